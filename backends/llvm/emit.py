@@ -16,6 +16,7 @@ from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.lanes_off import may_be_on
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
 from proofgrad.backends.llvm.memory import (
     NONTEMPORAL,
@@ -440,6 +441,8 @@ class _Printer:
             first, offsets = apart
             address = write_address(self.writer, position, self._register(first), first.dtype)
             position = replace(position, address=address, offsets=offsets)
+        if mask is not None and mask.dtype.lanes > self.dialect.target.lanes(position.element) > 1:
+            position = replace(position, may_be_on=may_be_on(mask))
         self.positions[node] = position
 
     def product_of_fragments(self, node: UOp) -> None:

@@ -40,6 +40,7 @@ class Position:
     address: str | None = None
     mask: str | None = None
     mask_lanes: int = 1
+    may_be_on: tuple[bool, ...] = (True,)  # the lanes of the mask that are not off in any case
     offsets: tuple[int, ...] | None = None
     multiple_of: int = 1  # a power of two that the index is a multiple of
     of_group: bool = False  # memory of a group of work items
@@ -168,11 +169,47 @@ def _ask_all_lanes(writer: Writer, position: Position, hint: str) -> str:
 
 
 def _masked_load(writer: Writer, position: Position, dtype: DType) -> str:
+    width = writer.dialect.target.vector_bytes // dtype.itemsize
+    if len(position.may_be_on) == dtype.lanes > width > 1:
+        parts = [any(position.may_be_on[k : k + width]) for k in range(0, dtype.lanes, width)]
+        if not all(parts):
+            return _load_of_parts(writer, position, dtype.scalar.vec(width), parts)
     vector, dialect = memory_type(dtype), writer.dialect
     pointer = f"{position.pointer(dialect)} align {dtype.itemsize} {position.address}"
     operands = f"{pointer}, {_mask(writer, position, dtype)}, {vector} zeroinitializer"
     intrinsic = f"@llvm.masked.load.{type_code(vector)}.{position.pointer_code(dialect)}"
     return writer.let(f"call {vector} {intrinsic}({operands})", "load")
+
+
+def _load_of_parts(
+    writer: Writer, position: Position, part: DType, may_be_on: Sequence[bool]
+) -> str:
+    """As `_masked_load`, register by register; zeros for those whose lanes are all off (lanes_off.py)."""
+    lanes, bools = part.lanes, register_type(dtypes.bool.vec(position.mask_lanes))
+    loaded = []
+    for k, is_asked in enumerate(may_be_on):
+        own = range(k * lanes, (k + 1) * lanes)
+        if not is_asked:
+            loaded.append("zeroinitializer")
+            continue
+        mask = writer.let(f"shufflevector {bools} {position.mask}, {bools} poison, {_order(own)}")
+        first = f"{memory_type(part.scalar)}, {position.pointer(writer.dialect)} {position.address}"
+        address = writer.let(f"getelementptr {first}, i64 {k * lanes}", "at")
+        its = replace(position, mask=mask, mask_lanes=lanes, address=address)
+        loaded.append(_masked_load(writer, its, part))
+    while len(loaded) > 1:
+        vector, whole = memory_type(part), _order(range(2 * part.lanes))
+        pairs = zip(loaded[::2], loaded[1::2], strict=True)
+        loaded = [
+            writer.let(f"shufflevector {vector} {low}, {vector} {high}, {whole}")
+            for low, high in pairs
+        ]
+        part = part.scalar.vec(2 * part.lanes)
+    return loaded[0]
+
+
+def _order(lanes: Sequence[int]) -> str:
+    return f"<{len(lanes)} x i32> <{', '.join([f'i32 {lane}' for lane in lanes])}>"
 
 
 def _mask(writer: Writer, position: Position, dtype: DType) -> str:

@@ -1,0 +1,48 @@
+"""Lanes of a mask that are off whatever a kernel is given.
+
+Owns: which lanes may be on. Does not own: the loads under masks (memory.py).
+
+LLVM cuts a vector that is wider than a register. Where a mask is known to be off in all lanes of such a part and not in the others,
+LLVM 22 takes a load of the part without its mask (AVX and AVX2). So these lanes are not asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+def may_be_on(mask: UOp) -> tuple[bool, ...]:
+    """Of each lane, whether a kernel may be given what turns it on."""
+    known: dict[UOp, tuple[Any, ...]] = {}
+    for node in toposort((mask,)):
+        known[node] = _lanes(node, [known[source] for source in node.src])
+    return tuple([value is not False for value in known[mask]])
+
+
+def _lanes(node: UOp, sources: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The value of each lane of a node; None where a kernel computes it."""
+    count = node.dtype.lanes
+    if node.op is Ops.CONST and not node.dtype.is_float:
+        return node.arg if isinstance(node.arg, tuple) else (node.arg,) * count
+    if node.op is Ops.BROADCAST:
+        return sources[0] * count
+    if node.op not in ELEMENTWISE or node.dtype.is_float:
+        return (None,) * count
+    wide = [lanes if len(lanes) == count else lanes * count for lanes in sources]
+    if node.op is Ops.AND and node.dtype.is_bool:
+        return tuple([_both(*pair) for pair in zip(*wide)])
+    types = [source.dtype.scalar for source in node.src]
+    return tuple(
+        None if None in lane else evaluate(node.op, node.dtype.scalar, lane, types, node.arg)
+        for lane in zip(*wide)
+    )
+
+
+def _both(one: bool | None, other: bool | None) -> bool | None:
+    if one is False or other is False:
+        return False
+    return None if one is None or other is None else True

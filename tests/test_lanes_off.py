@@ -1,0 +1,39 @@
+"""Vectors wider than a register, under masks of which a part is off whatever a kernel is given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_cpu_target import cpu
+
+from proofgrad import Context, Tensor, dtypes
+from proofgrad.backends.cpu.absent import AbsentCpu
+from proofgrad.backends.llvm.lanes_off import may_be_on
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+
+def test_lanes_are_off_where_a_part_of_a_mask_is_known_to_be() -> None:
+    line = UOp(Ops.CONST, dtypes.int64.vec(4), (), (0, 1, 2, 3))
+    limit = UOp(Ops.BROADCAST, dtypes.int64.vec(4), (UOp.const(dtypes.int64, 2),))
+    below = UOp(Ops.CMPLT, dtypes.bool.vec(4), (line, limit))
+    loop = UOp(Ops.RANGE, dtypes.int64, (UOp.const(dtypes.int64, 9),), (0, None))
+    given = UOp(Ops.CMPLT, dtypes.bool, (UOp.const(dtypes.int64, 0), loop))
+    both = UOp(Ops.AND, below.dtype, (UOp(Ops.BROADCAST, below.dtype, (given,)), below))
+    assert may_be_on(both) == may_be_on(below) == (True, True, False, False)
+    assert may_be_on(UOp(Ops.BROADCAST, below.dtype, (given,))) == (True,) * 4
+
+
+@pytest.mark.parametrize("around", [(0, 2), (4, 0), (3, 4), (4, 1)], ids=str)
+@pytest.mark.parametrize("kind", ["float64", "int32"])
+def test_rows_in_vectors_of_two_registers_are_right(kind: str, around: tuple[int, int]) -> None:
+    """LLVM 22 loads the half that no lane of is on, and what it found there was a result."""
+    lanes = 64 // np.dtype(kind).itemsize
+    x = np.arange(1, 5 * 11 * (lanes // 2) + 1).reshape(5, 11, -1).astype(kind)
+    padding = ((0, 0), (1, 0), around)
+    with cpu("haswell") as machine:
+        if isinstance(machine, AbsentCpu):
+            pytest.skip(f"no kernels for it run here: {machine.target.name}")
+        with Context(CHOICES=f"vectors=*x{lanes}x1"):
+            padded = Tensor(x).realize().pad(padding).numpy()
+    np.testing.assert_array_equal(padded, np.pad(x, padding))
