@@ -26,9 +26,11 @@ class Run(Protocol):
 
     values: dict[UOp, Any]
 
-    def value(self, node: UOp) -> Any: ...
+    def value(self, node: UOp) -> Any:
+        """That of a node, a constant included."""
 
-    def step(self, node: UOp) -> None: ...
+    def step(self, node: UOp) -> None:
+        """Compute the value of a node, whose sources have theirs."""
 
 
 def product_of_warp(run: Run, node: UOp) -> tuple[Any, ...]:

@@ -27,8 +27,9 @@ from proofgrad.core.compile.schedule.choose_schedule import choose_schedule, sch
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.loop_nest import LoopNest
-from proofgrad.core.compile.steps.merge import merge
+from proofgrad.core.compile.steps.merge import merge, reads_as_one
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
@@ -78,4 +79,7 @@ def _in_whole_blocks(nest: LoopNest, loop: UOp, steps: int) -> LoopNest:
     inner = NewLoop(fresh_number(nest.graph), loop.arg[1])
     nest = split(nest, loop, (steps,), (NewLoop(*loop.arg), inner))
     outer = UOp.range(-(-size_of(loop) // steps), *loop.arg)
-    return merge(nest, outer, UOp.range(steps, inner.number, inner.role))
+    both = outer, UOp.range(steps, inner.number, inner.role)
+    if reads_as_one(nest.graph, *both):
+        return merge(nest, *both)
+    return collapse(nest, both, NewLoop(*loop.arg))
