@@ -11,6 +11,7 @@ from test_groups import EMITTED, rows
 from test_parts_for_units import NAME as EMULATED
 
 from proofgrad import Context, Tensor, schedule
+from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.tensor.runtime.realize import compile_only
@@ -62,11 +63,26 @@ def test_a_gpu_takes_the_same_from_rows(name: str, length: int) -> None:
     check(name, rows(3, length, "float32"), "float32", EMULATED, "")
 
 
-def kernel(work: Work, count: int, length: int, dtype: str = "float32") -> UOp:
-    """Linear of work on rows by groups of 16 items."""
-    with schedule("group=16"), compile_only(), Context(PLANS=0):
+def kernel(work: Work, count: int, length: int, dtype: str = "float32", group: str = "16") -> UOp:
+    """Linear of work on rows by groups of 16 items, or others."""
+    with schedule(f"group={group}"), compile_only(), Context(PLANS=0):
         work(Tensor(rows(count, length, dtype), device="GROUPED").realize()).realize()
     return EMITTED[-1]
+
+
+def likelihood(x: Tensor) -> Tensor:
+    """A gradient in whose kernel fills follow each other, and one reads what the first of them filled."""
+    x = x.detach().requires_grad_()
+    x.log_softmax().nll_loss(Tensor([0] * x.shape[0], device=x.device)).backward()
+    assert x.grad is not None
+    return x.grad
+
+
+@pytest.mark.parametrize("group", ["4x4", "2x8", "8"])
+@pytest.mark.parametrize("work", [*WORK.values(), likelihood], ids=[*WORK, "likelihood"])
+def test_items_wait_before_they_read_what_others_filled(work: Work, group: str) -> None:
+    linear = kernel(work, 2, 35, group=group)
+    assert what_races(linear, waits(linear)) is None
 
 
 def elements_read(linear: UOp, slot: int) -> int:

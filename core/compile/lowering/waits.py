@@ -21,7 +21,12 @@ def waits(linear: UOp) -> frozenset[UOp]:
     """The FILLED nodes behind which all items of a group wait, and the END nodes before which they do."""
     nodes = linear.src
     filled = [at for at, n in enumerate(nodes) if n.op is FILLED and is_of_group(n.src[1:])]
-    found = {nodes[at] for at in filled if not _waits_later(nodes, at)}
+    found, pending = set[UOp](), set[UOp]()
+    for at in filled:
+        pending.add(nodes[at])
+        if not _waits_later(nodes, at, pending):
+            found.add(nodes[at])
+            pending.clear()
     open_loops: list[UOp] = []
     refilled: set[UOp] = set()
     for node in nodes if filled else ():
@@ -36,11 +41,14 @@ def waits(linear: UOp) -> frozenset[UOp]:
     return frozenset(found)
 
 
-def _waits_later(nodes: Sequence[UOp], at: int) -> bool:
-    """Whether another fill follows the one that ends here, in the same loops, before anybody reads what it filled."""
+def _waits_later(nodes: Sequence[UOp], at: int, pending: set[UOp]) -> bool:
+    """Whether another fill follows the one that ends here, in the same loops, before anybody reads what is pending.
+
+    `pending`: what this fill and those before it filled since the last wait.
+    """
     depth = 0
     for node in nodes[at + 1 :]:
-        if node.op is LOAD and node.src[0].src[0] is nodes[at]:
+        if node.op is LOAD and node.src[0].src[0] in pending:
             return False
         depth += (node.op is RANGE) - (node.op is END)
         if depth < 0:
