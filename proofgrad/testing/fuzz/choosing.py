@@ -231,7 +231,7 @@ def one_hot(x: Array, count: int) -> Array:
 OPERATIONS = [
     Operation("__getitem__", _index, _index_meaning, same, is_view=True, takes_variables=True),
     Operation("gather", _gather, gather, same),
-    Operation("scatter", _scatter, scatter, same, Rounding.EXACT),
+    Operation("scatter", _scatter, scatter, same, Rounding.CLOSE),
     Operation("scatter_reduce", _scatter_reduce, scatter_reduce, same, Rounding.CLOSE),
     Operation("masked_select", _masked_select, masked_select, same),
     Operation("nonzero", _nonzero, nonzero, as_int32),
