@@ -65,14 +65,16 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         return _short_reductions_at_once(in_groups(nest, schedule.group, target), schedule)
     if schedule.transposed is not None and schedule.transposed.along:
         return through_memory(nest, schedule.transposed, target)
-    numbers: dict[int, int] = {}  # of loops that threads have shared, of the part that each has
+    # Of loops that have another number by now: the part of a thread, one in another order.
+    numbers: dict[int, int] = {}
     if schedule.threads and runs_in_order(nest.graph):
         nest = _shared_within_order(nest, target, numbers)
     copied = schedule.copies or NO_COPIES
     looped = _around_looped_reductions(nest.graph, schedule)
     for vectors in schedule.vectors or ():
         assert vectors.loop is not None  # a schedule that was decided
-        nest = _innermost(nest, number := numbers.get(vectors.loop, vectors.loop))
+        number = numbers.get(vectors.loop, vectors.loop)
+        nest = _innermost(nest, number, numbers)
         if copied.loop is not None:
             loop = loop_of_number(nest.graph, numbers.get(copied.loop, copied.loop))
             nest, copied = split_in_two(nest, loop, copied.count, AxisRole.UPCAST), NO_COPIES
@@ -119,7 +121,7 @@ def _shared_within_order(nest: LoopNest, target: Target, numbers: dict[int, int]
     return split(nest, loop, (size_of(loop) // target.threads,), made)
 
 
-def _innermost(nest: LoopNest, number: int) -> LoopNest:
+def _innermost(nest: LoopNest, number: int, numbers: dict[int, int]) -> LoopNest:
     """The loop along which memory is contiguous that vectors gather or scatter runs inside.
 
     So each of its lines is read or written once.
@@ -129,7 +131,9 @@ def _innermost(nest: LoopNest, number: int) -> LoopNest:
     gathered = [index for index in positions if coefficient(index, vector) not in (0, 1)]
     for loop in output_loops(nest.graph)[:-1] if gathered else ():
         if loop is not vector and all(coefficient(index, loop) == 1 for index in gathered):
-            return reorder(nest, loop, fresh_number(nest.graph))
+            made, was = fresh_number(nest.graph), {new: old for old, new in numbers.items()}
+            numbers[was.get(loop.arg[0], loop.arg[0])] = made
+            return reorder(nest, loop, made)
     return nest
 
 
