@@ -339,3 +339,22 @@ def test_a_recording_in_one_thread_is_nothing_to_another() -> None:
 
     assert [add(line(k)).tolist() for k in range(3)] == [[1], [2], [3]]
     assert found == [[2], [2]]
+
+
+def test_what_is_written_again_as_it_is_follows_what_it_is_written_from() -> None:
+    """As a target network that takes the weights of another: when this is recorded, it has them already."""
+    online, target = line(9, 10), Tensor.zeros(SIZE)
+
+    @TinyJit
+    def function(x: Tensor) -> Tensor:
+        target.assign(online)
+        return x + 1
+
+    for number in range(5):
+        if number == 3:
+            online.assign(line(1, 2)).realize()
+        function(line(number, 0))
+        assert target.tolist() == online.tolist()
+    for x in (online, line(5, 6), online, online, line(7, 8)):  # an argument in some calls
+        function(x)
+        assert target.tolist() == online.tolist() == [1.0, 2.0]

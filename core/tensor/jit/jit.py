@@ -288,7 +288,7 @@ class _Recording:
                     f"{self.name} gives a {type(value).__name__} at {leaf.path or 'the top'}; a jitted"
                     f" function gives Tensors and plain values, alone or in lists, tuples and dicts"
                 )
-        for tensor, source in existing.written():
+        for tensor, source in existing.noted():
             targets[id(tensor)] = Target(tensor, source=source)
         for tensor, grad in existing.new_gradients():
             known = targets.get(id(grad))

@@ -92,17 +92,11 @@ class Holders:
         return Source(tensor=ref(tensor))
 
     def noted(self) -> Iterator[tuple[Tensor, Source]]:
-        """The Tensors that were written to, if only with what they were."""
+        """The Tensors that were written to, if only with what they were: another call may write something else."""
         for entry in self._written.values():
             tensor = entry.tensor()
             if tensor is not None:
                 yield tensor, self.source_of(tensor)
-
-    def written(self) -> Iterator[tuple[Tensor, Source]]:
-        """The Tensors that name another value than at the beginning."""
-        for tensor, source in self.noted():
-            if tensor._uop is not self.entries[id(tensor)].node():
-                yield tensor, source
 
     def new_gradients(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Tensors with a `.grad` that was not there before, and that gradient."""
