@@ -25,6 +25,7 @@ from proofgrad.core.compile.tactics.pad_rows import pad_conflicting_rows
 from proofgrad.core.compile.tactics.pair_products import pair_products
 from proofgrad.core.compile.tactics.scatter import lower_scatters
 from proofgrad.core.compile.tactics.separate import separate_loops
+from proofgrad.core.compile.tactics.split_index_sets import split_index_sets
 from proofgrad.core.compile.tactics.to_program import (
     choose_index_width,
     reductions_to_accumulators,
@@ -55,6 +56,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("movement to index terms", Form.KERNEL, Procedure(lower_movement)),
     Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("write windows", Form.KERNEL, Tactic(write_windows), optional=True),
+    Stage("split index sets", Form.KERNEL, Tactic(split_index_sets), optional=True),
     Stage("separate loops", Form.KERNEL, Tactic(separate_loops), optional=True),
     Stage("simplify separated", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("merge loops", Form.KERNEL, Tactic(merge_loops), optional=True),

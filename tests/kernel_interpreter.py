@@ -23,27 +23,35 @@ Meaning = Callable[[Loops, Memory], Any]
 SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 
 
-def run_kernel(kernel: UOp, buffers: Memory, workers: int = 1) -> Memory:
+def run_kernel(
+    kernel: UOp, buffers: Memory, workers: int = 1, filled: set[int] | None = None
+) -> Memory:
     """The buffers after the kernel, or each of several in order, has run.
 
-    The buffer that a kernel writes is made here and starts as all None; one that it combines with, or reads, is there.
+    The buffer that a kernel writes is made here and starts as all None; one that it combines with, or reads, is there, and so is one
+    that a kernel before it writes (`filled`, to which its own is added): of that each writes other elements.
     Asserts that every access is inside of its buffer, also of loads whose store is masked, that nothing is read that was not written, that an element is written once,
     or by STOREs that combine, in one iteration of the loops that are not the STORE's own.
     """
+    filled = set() if filled is None else filled
     if kernel.src[0].op is Ops.SINK:
         for part in kernel.src:
-            buffers = run_kernel(part, buffers, workers)
+            buffers = run_kernel(part, buffers, workers, filled)
         return buffers
-    return _Run(kernel, buffers, workers).memory
+    run = _Run(kernel, buffers, workers, filled)
+    filled.add(run.written)
+    return run.memory
 
 
 class _Run:
     """One run of a kernel."""
 
-    def __init__(self, kernel: UOp, buffers: Memory, workers: int) -> None:
+    def __init__(self, kernel: UOp, buffers: Memory, workers: int, filled: set[int]) -> None:
         self.written, size = kernel.src[0].src[0].src[0].arg
         self.combines = kernel.src[0].arg is not None
-        is_there = self.combines or _reads(kernel, self.written)
+        reads = _reads(kernel, self.written)
+        is_there = self.combines or reads or self.written in filled
+        self.is_shared = self.written in filled and not self.combines and not reads
         started = list(buffers[self.written]) if is_there else [None] * size
         self.memory: Memory = {**buffers, self.written: started}
         self.writers: dict[int, tuple[int, ...]] = {}
@@ -72,7 +80,8 @@ class _Run:
                 assert self.writers.setdefault(at, outer) == outer, f"two write element {at}"
                 what = evaluate(store.arg, value.dtype, (buffer[at], what))
             else:
-                assert at not in self.writers, f"element {at} is written twice"
+                is_new = at not in self.writers and not (self.is_shared and buffer[at] is not None)
+                assert is_new, f"element {at} is written twice"
                 self.writers[at] = outer
             buffer[at] = what
 

@@ -274,6 +274,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "shorten": lambda a: (a.node(),),
     "split": lambda a: (a.node(), a.numbers("by"), a.made()),
     "split_reading_inside": lambda a: (a.node(), a.numbers("by"), a.made()),
+    "split_index_set": lambda a: (a.node(), a.numbers("by")),
     "stage": lambda a: (a.node(), a.digits()),
     "sum_in_memory": lambda a: (*a.numbers("by"), a.made()[0].number),
     "unmask": lambda a: (a.node(),),

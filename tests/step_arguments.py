@@ -212,6 +212,12 @@ def for_sum_in_memory(graph: UOp) -> Iterator[Arguments]:
             yield _call(steps, number)
 
 
+def for_split_index_set(graph: UOp) -> Iterator[Arguments]:
+    for loop in (*loops_in(graph), FOREIGN, graph, *NO_LOOPS):
+        for borders in ((), (0,), (1,), (2,), (1, 2), (2, 1), (1, 1), (7,)):
+            yield _call(loop, borders)
+
+
 def for_scatter(graph: UOp) -> Iterator[Arguments]:
     yield _call()
 
@@ -275,6 +281,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "deinterleave": for_deinterleave,
     "pad_rows": for_pad_rows,
     "sum_in_memory": for_sum_in_memory,
+    "split_index_set": for_split_index_set,
     "scatter": for_scatter,
     "join_sums": for_each_node,
     "reduce_inside": for_reduce_inside,

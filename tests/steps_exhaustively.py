@@ -127,8 +127,10 @@ class Checked:
                 check_graph(graph)
             for workers in (1, 2) if any(map(_is_shared_out, graphs)) else (1,):
                 memory: Any = dict(self.kernel.buffers)
+                filled: set[int] = set()
                 for graph in graphs:
-                    memory = run_kernel(graph, memory, workers if _is_shared_out(graph) else 1)
+                    several = workers if _is_shared_out(graph) else 1
+                    memory = run_kernel(graph, memory, several, filled)
                 found = memory[OUT]
                 assert _same(found, self.kernel.stored), f"{workers} workers store {found}"
         except Exception as error:  # noqa: BLE001  (what a wrong step makes can end in any)

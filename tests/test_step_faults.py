@@ -70,6 +70,8 @@ LAWS = (
     _fault("window", "~(i < first) & (i < first + w)", "~(i < first) & (i <= first + w)"),
     _fault("window", "(first + j,)", "(j,)"),
     _fault("window", "border + 1, None", "border + 2, None"),
+    _fault("split_index_set", "return end - first", "return end - first + 1"),
+    _fault("split_index_set", "(i < end)", "(i <= end)"),
 )  # fmt: skip
 
 # Around the laws: what the runs of every small kernel have to see.
@@ -83,6 +85,8 @@ BODIES = (
     _fault("leave", "value.src == (position,)", "True"),
     _fault("window", "lies_between(one.first, 0, size_of(loop) - one.size, facts)", "True"),
     _fault("window", "set.intersection(*windows)", "set.union(*windows)"),
+    _fault("split_index_set", "(0, *borders, size)", "(0, *borders)"),
+    _fault("split_index_set", "UOp.index(first)", "UOp.index(0)"),
     _fault("extend", "lies_between(rest, 0, facts.hi(rest), facts)", "True"),
     _fault("tables", "start = UOp.const(memory.dtype, identity(op, memory.dtype))", "start = UOp.const(memory.dtype, 1)"),
     _fault("join", "masked = mask.where(product, UOp.const(value.dtype, 0))", "masked = product"),

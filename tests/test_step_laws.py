@@ -60,6 +60,7 @@ SMALL = (
     "unmask",
     "leave",
     "window",
+    "split_index_set",
     "pair",
     "reduce_in_parts",
     "reduce_inside",

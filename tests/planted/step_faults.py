@@ -47,6 +47,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "split": ("split_law", "_quotient_up", "_digits", "reach_of", "nearest_inside"),
     "extend": ("extend_law", "quotient_up"),
     "window": ("window_law", "bounds_by"),
+    "split_index_set": ("is_of_part", "size_of_part"),
     "collapse": ("collapse_law", "digits_of"),
     "digits": ("product_of", "number_of"),
     "bounds": ("lies_between", "is_inside", "fits"),
@@ -94,7 +95,7 @@ BODIES = (
         "pair",
         "tables",
     ),
-    *("accumulate", "lanes", "narrow", "extend", "window", "leave"),
+    *("accumulate", "lanes", "narrow", "extend", "window", "leave", "split_index_set"),
     *("tensor_program", "reduce_in_parts", "store", "read_parts", "exchange"),
 )
 SECONDS = 120  # of a process's own time for one fault

@@ -26,6 +26,7 @@ ORDER = (
         "unmask",
         "leave",
         "window",
+        "split_index_set",
         "pair",
         "scatter",
         "sum_in_memory",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -194,16 +195,35 @@ class _KernelProof:
     def _parts(
         self, stage: Stage, before: list[Written], several: UOp, trace: Trace, stages: int
     ) -> Trace:
-        """A kernel became several: they are the same with their tables read through; each is followed."""
+        """A kernel became several: they are the same with their tables read through; each is followed.
+
+        Where several write one memory, each writes what it writes here, and together they write all of it.
+        """
         whole = read_through(several.src, self.questions)
         if isinstance(whole, Difference):
             raise ProofError(self.name, stage.name, self._explained(whole))
-        self._compare(stage, before, self._read(stage, whole))
+        stores_of_whole = self._read(stage, whole)
+        self._compare(stage, before, stores_of_whole)
+        self._writers(stage, stores_of_whole)
+        written = Counter([part.src[0].src[0].src[0] for part in several.src])
+        left = self.left
         for part in several.src:
             stores = self._read(stage, part)
+            memory = part.src[0].src[0].src[0]
+            if written[memory] > 1 and not any(w.changes_address or w.own_loops for w in stores):
+                self.left = self._left_to_others(stores, memory)
             self._writers(stage, stores)
             trace = self._follow(part, stores, trace, stages)
+            self.left = left
         return trace
+
+    def _left_to_others(self, stores: list[Written], memory: UOp) -> numpy.ndarray | None:
+        """Elements of a memory that other kernels write; None where those of the stores are too many to count."""
+        size = self.written.get(memory.arg[0], memory.arg[1])
+        if sum(prod(map(loop_size, w.loops)) for w in stores) > LARGEST_ENUMERATION:
+            return None
+        left: numpy.ndarray = self._times_written(stores, size) == 0
+        return left
 
     def _read(self, stage: Stage, graph: UOp) -> list[Written]:
         try:

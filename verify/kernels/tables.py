@@ -26,13 +26,14 @@ COMBINED, POSITIONS = 1 << 28, 1 << 29
 
 
 def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference:
-    """The last kernel with what the others wrote in place of its loads of their tables.
+    """The last kernel with what the others wrote in place of its loads of their tables, and what they wrote to its memory.
 
     Each kernel but the last has one store. A load at index g stands for the value stored at the
     iteration that writes g; that iteration is guessed from g, and shown to be one that does. The last kernel
     may combine with memory that none of them fills, as the kernel before the cut did: it is compared as it is.
     """
     filled: dict[UOp, UOp] = {}
+    written: dict[UOp, list[UOp]] = {}
     stores: list[UOp] = []
     for number, kernel in enumerate(parts):
         stores = []
@@ -42,11 +43,15 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
                 fill = filled.get(found.src[0].src[0])
                 if fill is not None or kernel is not parts[-1]:
                     found = _as_reduction(fill, found, number, questions)
+                    written.pop(store.src[0].src[0], None)  # each of its elements combines
             if isinstance(found, Difference):
                 return found
             stores.append(found)
-        filled.update({store.src[0].src[0]: store for store in stores})
-    return UOp.sink(*stores)
+        for store in stores:
+            memory = store.src[0].src[0]
+            filled[memory] = store
+            written.setdefault(memory, []).append(store)
+    return UOp.sink(*written[stores[-1].src[0].src[0]])
 
 
 def _with_tables(store: UOp, filled: dict[UOp, UOp], questions: Questions) -> UOp | Difference:

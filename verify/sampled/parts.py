@@ -423,10 +423,13 @@ def _flattened(shape: tuple[int, ...], *values: Values) -> list[Values]:
 
 
 def may_cover(part: Part) -> bool:
-    """Whether the stores together run often enough to write every element that is not left as it was."""
-    if part.combines or part.writes_over:
-        return True
+    """Whether the stores run often enough to write every element that is not left as it was; with those of parts before that write the same memory."""
     runs = 0
-    for store, nest in part.nests.items():
-        runs += prod([loop.src[0].arg for loop in nest]) * store.src[1].dtype.lanes
-    return runs >= part.size
+    there: Drawn | Part | None = part
+    while isinstance(there, Part):
+        if there.combines:
+            return True
+        for store, nest in there.nests.items():
+            runs += prod([loop.src[0].arg for loop in nest]) * store.src[1].dtype.lanes
+        there = there.before.get(there.written)
+    return there is not None or runs >= part.size

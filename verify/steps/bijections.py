@@ -21,6 +21,7 @@ from proofgrad.core.compile.steps.extend import quotient_up
 from proofgrad.core.compile.steps.merge import counted_by, is_one_number
 from proofgrad.core.compile.steps.pad_rows import element_of, position_in_copy, rows_of
 from proofgrad.core.compile.steps.split import nearest_inside, reach_of, split_law
+from proofgrad.core.compile.steps.split_index_set import is_of_part, size_of_part
 from proofgrad.core.compile.steps.stage import position_of
 from proofgrad.core.compile.steps.window import bounds_by
 from proofgrad.verify.steps.claims import Claim, World
@@ -169,6 +170,23 @@ def left_by_comparison(world: World) -> None:
         world.claim("not before the first", first <= i)
     if end is not None:
         world.claim("before the end", i < end)
+
+
+# -- split_index_set ------------------------------------------------------------------------------
+
+
+def of_one_part(world: World) -> None:
+    """What lies from `first` on and before `end` is of one of the two parts that a border makes of it; a part has as many as its size says."""
+    i, first = world.number("i", 0), world.number("first", 0)
+    border, end = world.number("border"), world.number("end")
+    world.suppose(first < border)
+    world.suppose(border < end)
+    parts = [is_of_part(i, first, border), is_of_part(i, border, end)]
+    counted = world.one_if(parts[0]) + world.one_if(parts[1])
+    world.claim("of one of both", counted == world.one_if(is_of_part(i, first, end)))
+    j = world.number("j", 0)
+    world.suppose(j < size_of_part(first, end))
+    world.claim("an iteration of the part", is_of_part(first + j, first, end))
 
 
 # -- merge ----------------------------------------------------------------------------------------

@@ -97,6 +97,13 @@ LAWS: dict[str, Law] = {
         "masks of each store below the loop, or of what its reduction takes in, by linear forms; that the window is inside"
         " of the loop, by facts",
     ),
+    "split_index_set": Law(
+        iterations.claims_of("a part", window_law())
+        | {"each iteration is of one part": iterations.of_one_part}
+        | _ORDER,
+        "an output loop of known size, of one store, that nothing else runs over; borders are inside of it, in order; the memory"
+        " that is stored is read at the position that is stored alone",
+    ),
     "leave": Law(
         {
             "what is written is what was to be there": folds.left_as_it_was,

@@ -1,0 +1,112 @@
+"""Tactic: where memories are joined along a loop, each is copied by a loop of its own.
+
+Does not own: the law (steps/split_index_set.py), which values of a program get a buffer (fusion/kernels.py).
+
+    for i < 5: out[i] = where(i < 2, a[i if i < 2], b[i - 2 if 1 < i])   =   for j < 2: out[j] = a[j];  for j < 3: out[j + 2] = b[j]
+
+One loop would ask at each element for all of them: of n memories it takes n times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.split_index_set import split_index_set
+from proofgrad.core.compile.steps.window import ends_of
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.rewrite.masks import parts_of
+
+# A vector of a memory that is not there at an element: a load under a mask that is off, and a choice.
+CYCLES_OF_A_CHOICE = 2
+# Each part is a kernel, which takes some milliseconds to compile: of more memories several are in one.
+MOST_PARTS = 16
+
+
+class Cut(NamedTuple):
+    """The borders at which a loop is cut, and the cycles that this saves."""
+
+    loop: UOp
+    borders: tuple[int, ...]
+    saved: float
+
+
+def split_index_sets(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
+    """The loop along which most memories are joined as one loop for each of them, if that pays; in order."""
+    target, graph = context.target, nest.graph
+    if len(graph.src) > 1 or len(graph.src[0].src) > 2 or (target.lockstep or 1) > 1:
+        return nest  # items that run in step skip what they do not need
+    if not _is_by_element(graph):
+        return nest
+    cuts = [cut for loop in output_loops(graph) if (cut := _cut(graph, loop, target)) is not None]
+    best = max(cuts, key=lambda cut: cut.saved, default=None)
+    if best is None or best.saved <= 0:
+        return nest
+    return split_index_set(nest, best.loop, best.borders)
+
+
+def _is_by_element(graph: UOp) -> bool:
+    """Whether each element is computed by itself, of loops of known sizes, and memory is not changed in place."""
+    nodes = toposort((graph,))
+    written = graph.src[0].src[0]
+    return not any(
+        [
+            node.op in (Ops.REDUCE, Ops.LOCAL_BUFFER)
+            or (node.op is Ops.RANGE and not is_fixed(node))
+            or (node.op is Ops.LOAD and node.src[0].src[0] is written.src[0])
+            for node in nodes
+        ]
+    )
+
+
+def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
+    """Where masks begin and end along a loop; None if that is nowhere, or parts would be too short for vectors, or too many."""
+    size = size_of(loop)
+    windows = [_window(load, loop) for load in toposort((graph,)) if load.op is Ops.LOAD]
+    ends = sorted({end for window in windows for end in window if 0 < end < size})
+    borders = _evenly(ends, MOST_PARTS - 1)
+    if not borders:
+        return None
+    parts = list(pairwise((0, *borders, size)))
+    lanes = max(1, target.vector_bytes // graph.src[0].src[1].dtype.itemsize)
+    shortest = min([end - first for first, end in parts])
+    if coefficient(graph.src[0].src[0].src[1], loop) == 1 and shortest < lanes:
+        return None
+    other = prod([size_of(x) for x in output_loops(graph) if x is not loop])
+    left_out = sum(
+        [
+            end - first
+            for first, end in parts
+            for begin, behind in windows
+            if behind <= first or end <= begin
+        ]
+    )
+    saved = other * left_out / lanes * CYCLES_OF_A_CHOICE
+    return Cut(loop, tuple(borders), saved - len(borders) * target.core.launch_cycles)
+
+
+def _evenly(ends: list[int], most: int) -> list[int]:
+    """At most so many of them, as many of the others between each two."""
+    count = min(len(ends), most)
+    return [ends[len(ends) * (k + 1) // (count + 1)] for k in range(count)]
+
+
+def _window(load: UOp, loop: UOp) -> tuple[int, int]:
+    """The iterations of a loop, from the first on and before the last, outside of which the mask of a load is off."""
+    masks: Iterable[UOp] = load.src[0].src[2:]
+    first, last = 0, size_of(loop)
+    for part in [part for mask in masks for part in parts_of(mask)]:
+        begin, end = ends_of(part, loop)
+        if begin is not None and begin.vmin == begin.vmax:
+            first = max(first, min(begin.vmin, size_of(loop)))
+        if end is not None and end.vmin == end.vmax:
+            last = min(last, max(end.vmin, 0))
+    return first, max(first, last)

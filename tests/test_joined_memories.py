@@ -1,0 +1,93 @@
+"""Tensors that are joined, beside numpy: one kernel, or one for each of them where they are long."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from proofgrad import Tensor, TinyJit, explain
+from proofgrad.core.compile.steps import split_index_set
+from proofgrad.verify.sampled.kernels import CheckError
+
+
+def arrays(sizes: list[int], rest: tuple[int, ...], axis: int) -> list[np.ndarray]:
+    """Arrays that differ in one axis, each element another number."""
+    made, start = [], 0.0
+    for size in sizes:
+        shape = (*rest[:axis], size, *rest[axis:])
+        made.append((start + np.arange(np.prod(shape))).reshape(shape).astype(np.float32))
+        start += 1e5
+    return made
+
+
+CASES = [
+    ([70, 1, 33, 200], (300,), 0),
+    ([70, 1, 33, 200], (300,), 1),
+    ([3, 0, 5, 1, 7, 2], (61, 67), 1),
+    ([997] * 40, (), 0),
+    ([1] * 37, (512, 3), 0),
+    ([1] * 37, (512, 3), 2),
+    ([4099, 4093, 2, 4111], (), 0),
+]
+
+
+@pytest.mark.parametrize(("sizes", "rest", "axis"), CASES)
+def test_arrays_that_are_joined(sizes: list[int], rest: tuple[int, ...], axis: int) -> None:
+    parts = arrays(sizes, rest, axis)
+    expected = np.concatenate(parts, axis)
+    tensors = [Tensor(part).realize() for part in parts]
+    np.testing.assert_array_equal(Tensor.cat(*tensors, dim=axis).numpy(), expected)
+    changed = (Tensor.cat(*[t + 1 for t in tensors], dim=axis) * 2).flip(axis)
+    np.testing.assert_array_equal(changed.numpy(), np.flip((expected + 1) * 2, axis))
+
+
+def launches(value: Tensor) -> int:
+    """How many kernels run."""
+    (names,) = re.findall(r"^kernel 1: (.+) on ", explain(value), re.MULTILINE)
+    return len(names.split(", "))
+
+
+def test_long_ones_get_a_kernel_each_and_short_ones_one_together() -> None:
+    long = [Tensor.full((300, 400), float(k)).contiguous().realize() for k in range(3)]
+    short = [Tensor.full((3, 4), float(k)).contiguous().realize() for k in range(3)]
+    assert (launches(Tensor.cat(*long)), launches(Tensor.cat(*short))) == (3, 1)
+
+
+def test_a_replay_joins_what_it_is_given() -> None:
+    join = TinyJit(lambda a, b, c: a.cat(b, c, dim=1).realize())
+    for step in range(4):
+        parts = [part + step for part in arrays([200, 100, 50], (211,), 1)]
+        found = join(*[Tensor(part).realize() for part in parts])
+        np.testing.assert_array_equal(found.numpy(), np.concatenate(parts, 1))
+
+
+def test_the_gradient_of_what_is_joined_goes_to_each() -> None:
+    parts = [Tensor(a, requires_grad=True) for a in arrays([70, 33, 200], (300,), 0)]
+    weights = np.arange(303 * 300, dtype=np.float32).reshape(303, 300)
+    (Tensor.cat(*parts) * Tensor(weights)).sum().backward()
+    for part, expected in zip(parts, np.split(weights, [70, 103])):
+        assert part.grad is not None
+        np.testing.assert_array_equal(part.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("check", ["CHECK", "PROVE"])
+def test_a_part_that_is_too_short_is_found(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kernel alone is right: that all elements are written is seen of all of them together."""
+    right = split_index_set.size_of_part
+    monkeypatch.setattr(split_index_set, "size_of_part", lambda a, b: right(a, b) - (a > 0))
+    monkeypatch.setenv("CHECK", "1")
+    monkeypatch.setenv("PROVE", "1" if check == "PROVE" else "0")
+    a, b = [Tensor.full((299, 401), float(k)).contiguous().realize() for k in range(2)]
+    with pytest.raises((CheckError, RuntimeError), match="written|writes"):
+        Tensor.cat(a, b).realize()
+
+
+def test_parts_are_proved(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROVE", "1")
+    a, b = [Tensor.full((97, 403), float(k)).contiguous().realize() for k in range(2)]
+    Tensor.cat(a, b, a).realize()
+    assert "none unknown" in capfd.readouterr().err
