@@ -117,6 +117,24 @@ def test_search_prints_what_it_took_and_finds_it_again() -> None:
     assert "timings of an earlier search" in again
 
 
+def test_kernels_of_a_position_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, column, count = normal(130, 3, 90), normal(130, 90), []
+    search_for = Search._search
+
+    def counted(self: Search) -> Found:
+        count.append(1)
+        return search_for(self)
+
+    monkeypatch.setattr(Search, "_search", counted)
+    expected = x.numpy().copy()
+    with Context(BEAM=1, CHECK=0):
+        for i in (0, 2):
+            x[:, i] = x[:, 2 - i] * 2 + column
+            expected[:, i] = expected[:, 2 - i] * 2 + column.numpy()
+            assert np.array_equal(x.realize().numpy(), expected)
+    assert len(count) == 1
+
+
 def searches(count: list[int]) -> object:
     def counted(self: Search) -> Found:
         count.append(1)
@@ -218,7 +236,7 @@ def test_a_sample_is_taken_again_when_others_had_the_processor(
     monkeypatch.setattr(trial.time, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(trial.time, "thread_time", lambda: next(own))
     runs: list[int] = []
-    sample = Trial((), {}, Device["CPU"])
+    sample = Trial((), {}, {}, Device["CPU"])
     monkeypatch.setattr(Trial, "run", lambda self: runs.append(1))
     assert sample.seconds(2) == 1.0
     assert len(runs) == 4

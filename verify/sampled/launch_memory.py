@@ -20,6 +20,7 @@ from proofgrad.core.tensor.jit.live_tensors import Entry
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, SHOWN
 from proofgrad.core.tensor.runtime.launches import Launches
+from proofgrad.core.tensor.runtime.positions import with_values
 from proofgrad.verify.sampled.launch_plan import PlanError
 
 _FIRST_ALONE = (Ops.CONTIGUOUS, Ops.DETACH)  # the other sources are looked at by gradients only
@@ -79,7 +80,10 @@ def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp], values: dict[str, 
         return True
     is_equal = real.arg == numbered.arg or (
         (real.op in MOVEMENT or real.op is Ops.IOTA)
-        and sizes().are_bound_to(real.arg, numbered.arg, values)
+        and (
+            sizes().are_bound_to(real.arg, numbered.arg, values)
+            or real.arg == with_values(numbered.arg, values)
+        )
     )
     return is_equal and len(real.src) == len(numbered.src)
 

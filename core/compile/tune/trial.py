@@ -10,7 +10,7 @@ kernels that sum in another order agree to the bit as long as nothing but sums a
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,17 @@ _PATTERN = 4099  # values before they repeat: a prime, so that rows of a matrix 
 class Trial:
     """The kernels of one body with one set of choices, ready to run."""
 
-    def __init__(self, kernels: Sequence[Kernel], memory: dict[int, Any], backend: Backend) -> None:
+    def __init__(
+        self,
+        kernels: Sequence[Kernel],
+        memory: dict[int, Any],
+        variables: dict[str, Any],
+        backend: Backend,
+    ) -> None:
+        """`memory` of the parameters of the body, and of its `variables` by their names."""
         own = dict(memory)
         for kernel in kernels:
+            own.update({slot: variables[name] for slot, name in kernel.variables.items()})
             if kernel.slots[0] not in own:  # a table
                 nbytes = kernel.size * kernel.source.params[0].itemsize
                 own[kernel.slots[0]] = backend.alloc(max(1, nbytes))
@@ -75,10 +83,15 @@ class Bench:
         for node in toposort((body,)):
             if node.op is Ops.PARAM and node.arg[0] not in self._memory:
                 self._memory[node.arg[0]] = _filled(node.dtype, node.arg[1], node.arg[0], backend)
+        named = [one for node in toposort((body,)) for one in _variables_of(node.arg)]
+        self._variables = {  # each another value, as positions that are written to and read are
+            name: _number(least + k % (most - least + 1), backend)
+            for k, (name, least, most) in enumerate(dict.fromkeys(named))
+        }
 
     def trial(self, kernels: Sequence[Kernel]) -> Trial:
         """`kernels`, compiled from this body, over the memory of this bench."""
-        return Trial(kernels, self._memory, self._backend)
+        return Trial(kernels, self._memory, self._variables, self._backend)
 
     def result(self) -> bytes:
         """What the last run wrote."""
@@ -100,6 +113,22 @@ class Bench:
             finite = numpy.abs(a[numpy.isfinite(a)])
             largest = float(finite.max()) if finite.size else 0.0
             return bool((same | (numpy.abs(a - b) <= self._tolerance * largest)).all())
+
+
+def _variables_of(arg: Any) -> Iterator[tuple[str, int, int]]:
+    """The variables that the argument of a node names, with the least and the greatest value of each."""
+    if type(arg) is tuple:
+        for part in arg:
+            yield from _variables_of(part)
+    elif isinstance(arg, UOp):
+        yield from [node.arg for node in arg.toposort() if node.op is Ops.VARIABLE]
+
+
+def _number(value: int, backend: Backend) -> Any:
+    """Memory that holds the value of a variable, as a kernel reads it."""
+    handle = backend.alloc(8)
+    backend.copyin(handle, memoryview(value.to_bytes(8, "little", signed=True)))
+    return handle
 
 
 def _tolerance(body: UOp) -> float:

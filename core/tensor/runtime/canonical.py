@@ -5,6 +5,7 @@ Owns: the numbers, what nodes have been computed to. Does not own: memory, runni
 
 from __future__ import annotations
 
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from proofgrad.core.compile.passes.memory import changed_in_part
@@ -25,8 +26,9 @@ from proofgrad.core.ir.shapes import Shape, elements, is_plain, names_variables,
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 from proofgrad.core.tensor.runtime.known_graphs import form_of, keep_graph, known_graph
+from proofgrad.core.tensor.runtime.positions import positions_as_variables, with_values
 
-SHRINK = Ops.SHRINK
+SHRINK, PAD = Ops.SHRINK, Ops.PAD
 _LEAVES = frozenset({UNIQUE, DEVICE})
 COMPUTED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a node: a buffer, in its shape
 SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
@@ -49,9 +51,19 @@ def buffers_of(graph: UOp) -> list[UOp]:
     )
 
 
-def with_buffers(graph: UOp, buffers: list[UOp]) -> list[UOp]:
-    """The roots of a numbered graph, over real buffers."""
-    return list(graph.substitute(dict(zip(buffers_of(graph), buffers))).src)
+def with_buffers(graph: UOp, buffers: list[UOp], values: dict[str, int]) -> list[UOp]:
+    """The roots of a numbered graph, over real buffers, with the values of its variables."""
+    done = dict(zip(buffers_of(graph), buffers))
+    for node in graph.toposort():
+        if node not in done:
+            arg = with_values(node.arg, values) if values and _may_name(node) else node.arg
+            done[node] = UOp(node.op, node.dtype, tuple([done[s] for s in node.src]), arg)
+    return list(done[graph].src)
+
+
+def _may_name(node: UOp) -> bool:
+    """Whether the argument of a node may name variables."""
+    return node.op in MOVEMENT or node.op is IOTA
 
 
 def numbered(
@@ -60,7 +72,7 @@ def numbered(
     """The graph with its buffers numbered 0, 1, ... in order: equal graphs become one object.
 
     Variables lose their values, which go into `values`. `with_parts`: a slice of a buffer whose elements follow each other is a
-    buffer too, SHRINK(BUFFER) among the inputs, so that the graph does not tell where it begins.
+    buffer too, SHRINK(BUFFER) among the inputs, so that the graph does not tell where it begins; other positions are variables.
     """
     is_shown = bool(SHOWN.data)  # type: ignore[attr-defined]
     found = None if is_shown or not with_parts else form_of(roots, device, COMPUTED)
@@ -86,6 +98,11 @@ def _numbered(
     if with_parts and any([node.op is SHRINK for node in order]):
         parts = _parts(order, roots)
         order = toposort(roots, lambda n: n not in COMPUTED and n not in parts) if parts else order
+    named: dict[UOp, Any] = {}
+    if with_parts and any([node.op is SHRINK or node.op is PAD for node in order]):
+        named = positions_as_variables(
+            [n for n in order if n not in parts], roots, COMPUTED, values
+        )
     for node in order:
         known = COMPUTED.get(node) if some else None
         if known is not None:
@@ -94,11 +111,12 @@ def _numbered(
                     done[part] = _renumber(part, done, inputs, values)
             done[node] = done[known]
         elif node not in done:
-            done[node] = (
-                _number_part(parts[node], node.shape, inputs)
-                if parts and node in parts
-                else _renumber(node, done, inputs, values)
-            )
+            if parts and node in parts:
+                done[node] = _number_part(parts[node], node.shape, inputs)
+            elif named and node in named:
+                done[node] = UOp(node.op, node.dtype, (done[node.src[0]],), named[node])
+            else:
+                done[node] = _renumber(node, done, inputs, values)
     return UOp(SINK, dtypes.void, tuple([done[root] for root in roots]), device), inputs
 
 

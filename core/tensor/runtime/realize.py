@@ -388,7 +388,7 @@ def _run(
         finally:
             interrupts.hold()
     except BaseException as error:  # noqa: BLE001  (raised again by who called)
-        return _failure(error, graph, kept, given)
+        return _failure(error, graph, kept, given, values)
     if witness is not None:
         witness.after(plan, given)
     results = _results(plan, shapes, memory, roots, kept)
@@ -396,14 +396,16 @@ def _run(
         try:
             check.results(plan, shapes, memory, results)
         except BaseException as error:  # noqa: BLE001  (raised again by who called)
-            return _failure(error, graph, kept, given)
+            return _failure(error, graph, kept, given, values)
     return results
 
 
-def _failure(error: BaseException, graph: UOp, kept: list[ref[UOp]], given: list[Any]) -> _Failure:
+def _failure(
+    error: BaseException, graph: UOp, kept: list[ref[UOp]], given: list[Any], values: dict[str, int]
+) -> _Failure:
     """What was asked for, over the buffers that it was given."""
     buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(buffers_of(graph))]
-    return _Failure(error, with_buffers(graph, buffers))
+    return _Failure(error, with_buffers(graph, buffers, values))
 
 
 def _unneeded(given: list[Any], kept: list[ref[UOp]]) -> frozenset[int]:

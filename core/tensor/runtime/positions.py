@@ -1,0 +1,124 @@
+"""Positions as variables: what reads or writes `x[:, i]` for one `i` after the other is one graph, and so one kernel.
+
+Owns: which numbers of a graph are positions, the variables in their place. Does not own: the numbered graph (canonical.py).
+
+A position is where a cut of one element begins, in memory that is read or written to. For the part of a memory whose elements
+follow each other there is less to do: it is an input of its own (canonical.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from proofgrad.core.compile.passes.memory import changed_in_part
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import BUFFER, DETACH
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import is_plain, names_variables, sizes
+from proofgrad.core.ir.uop import UOp
+
+# Of one graph. Where there are more it is no step of a loop but a whole one, and knows its numbers.
+MOST_POSITIONS = 4
+_ALL_MEMORY = frozenset({Ops.SHRINK, Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, DETACH})
+_Position = tuple[int, int, int]  # axis, its size, the number
+
+
+def positions_as_variables(
+    nodes: Iterable[UOp], roots: Sequence[UOp], computed: Mapping[UOp, UOp], values: dict[str, int]
+) -> dict[UOp, Any]:
+    """The cuts of `nodes` and the writes of `roots` at positions, with arguments that name variables, whose values go into `values`."""
+    placed = [node for root in roots for node in _places_written_to(root)]
+    cuts = [node for node in nodes if node.op is Ops.SHRINK and _is_of_memory(node, computed)]
+    found: dict[_Position, int] = {}
+    changed: dict[UOp, Any] = {}
+    for node in dict.fromkeys([*placed, *cuts]):
+        argument = list(node.arg)
+        for position in _positions_of(node):
+            axis, size, _ = position
+            names = _names(found.setdefault(position, len(found)), size)
+            argument[axis] = names.cut if node.op is Ops.SHRINK else names.around
+            changed[node] = argument
+    if len(found) > MOST_POSITIONS:
+        return {}
+    for (_, size, number), k in found.items():
+        values[_names(k, size).variable.arg[0]] = number
+    return {node: tuple(argument) for node, argument in changed.items()}
+
+
+class _Names(NamedTuple):
+    """The variable of a position, the cut of one element there, and what lies around that element."""
+
+    variable: UOp
+    cut: tuple[Any, Any]
+    around: tuple[Any, Any]
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(number: int, size: int) -> _Names:
+    name = f"[{number}]"  # no user's, which are identifiers
+    begin = UOp(Ops.VARIABLE, dtypes.index, (), (name, 0, size - 1))
+    return _Names(
+        begin, (begin, sizes().total(begin, 1)), (begin, sizes().difference(size - 1, begin))
+    )
+
+
+def _positions_of(node: UOp) -> list[_Position]:
+    """Of a cut or of a value put in place: where it is one element of several."""
+    whole = node.src[0].shape if node.op is Ops.SHRINK else node.shape
+    part = node.shape if node.op is Ops.SHRINK else node.src[0].shape
+    if not is_plain(whole) or not is_plain(part) or names_variables(node.arg):
+        return []
+    axes = zip(whole, part, node.arg)
+    return [(k, n, begin) for k, (n, size, (begin, _)) in enumerate(axes) if size == 1 < n]
+
+
+def _places_written_to(root: UOp) -> list[UOp]:
+    """The PADs that put what is written into its place, and those of the mask that says where that is."""
+    if changed_in_part(root) is None:
+        return []
+    found: list[UOp] = []
+    while root.op is Ops.WHERE or root.op is Ops.RESHAPE:
+        if root.op is Ops.WHERE:
+            mask = _pads_above(root.src[0])
+            places = {pad.arg for pad in mask}
+            found += [*mask, *[pad for pad in _pads_above(root.src[1]) if pad.arg in places]]
+        root = root.src[-1]
+    return found
+
+
+def _pads_above(node: UOp) -> list[UOp]:
+    found: list[UOp] = []
+    while node.op in MOVEMENT or node.op is DETACH or node.op is Ops.BITCAST:
+        if node.op is Ops.PAD:
+            found.append(node)
+        node = node.src[0]
+    return found
+
+
+def _is_of_memory(cut: UOp, computed: Mapping[UOp, UOp]) -> bool:
+    """Whether it shows an element of memory, and not of what is around or repeats it: for some numbers that is nothing to read."""
+    node = cut
+    while node.op in _ALL_MEMORY:
+        node = computed.get(node.src[0], node.src[0])
+    return node.op is BUFFER
+
+
+def with_values(arg: Any, values: dict[str, int]) -> Any:
+    """The argument of a numbered node as it was: variables bound again, numbers in place of those that stand for positions."""
+    if type(arg) is tuple:
+        return tuple([with_values(part, values) for part in arg])
+    if not isinstance(arg, UOp):
+        return arg
+    named = [node for node in arg.toposort() if node.op is Ops.VARIABLE and node.arg[0] in values]
+    return sizes().normal(arg.substitute({node: _with_value(node, values) for node in named}))
+
+
+def _with_value(variable: UOp, values: dict[str, int]) -> UOp:
+    name, least, most = variable.arg
+    if name.startswith("["):
+        return UOp.index(values[name])
+    own = UOp(Ops.VARIABLE, dtypes.index, (), (name.split("@")[0], least, most))
+    bound: UOp = sizes().bind(own, values[name])
+    return bound
