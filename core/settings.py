@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,20 +65,24 @@ def text(name: str) -> str:
 
 
 def stored(names: tuple[str, ...]) -> tuple[Any, ...]:
-    """The variables as the environment stores them: equal as long as nobody changed one."""
-    get = os.environ._data.get  # type: ignore[attr-defined]
-    return tuple([get(_encoded(name)) for name in names])
+    """The variables as the environment stores them: equal as long as nobody changed one. () where none is set."""
+    data, encoded = os.environ._data, _all_encoded(names)  # type: ignore[attr-defined]
+    return () if data.keys().isdisjoint(encoded) else tuple(map(data.get, encoded))
 
 
 def is_any_set(names: tuple[str, ...]) -> bool:
     """Whether anything is asked for by these names: one look, for what a replay asks each time."""
-    get = os.environ._data.get  # type: ignore[attr-defined]
-    return any([get(_encoded(name)) is not None for name in names])
+    return not os.environ._data.keys().isdisjoint(_all_encoded(names))  # type: ignore[attr-defined]
 
 
 @functools.cache
 def _encoded(name: str) -> Any:
     return os.environ.encodekey(name)
+
+
+@functools.cache
+def _all_encoded(names: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple([_encoded(name) for name in names])
 
 
 def number(name: str, default: int = 0) -> int:
@@ -203,8 +207,10 @@ def keeps_plans() -> bool:
     return number("PLANS", 1) > 0 and not looks
 
 
-def asked_device(names: Iterable[str]) -> str | None:
+def asked_device(names: Sequence[str]) -> str | None:
     """The device named by DEV=, DEVICE= or NAME=1; None if none is."""
+    if not is_any_set(("DEV", "DEVICE", *names)):  # one look, most often
+        return None
     for variable in ("DEV", "DEVICE"):
         asked = text(variable)
         if asked:

@@ -15,14 +15,11 @@ from typing import Any
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.generator import Generator
 from proofgrad.backends.cpu.memory import Adopted, Block, Part, Pool
-from proofgrad.backends.cpu.replay import REPLAY_IR, Replay
+from proofgrad.backends.cpu.replay import BRIEF_FLOPS, REPLAY_IR, Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Binary, Launch, Source
 from proofgrad.core.compile.schedule.threads import flops_worth_sharing
-
-# Below this a kernel keeps Python's lock: to give it up and take it again takes a microsecond, whatever the machine.
-BRIEF_FLOPS = 50_000
 
 _KERNEL = (None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -92,13 +89,37 @@ class _DirectLaunch:
 
     def __init__(self, library: Any, source: Source) -> None:
         self._library, address = library, library[source.entry]
-        is_brief = source.cost_flops < BRIEF_FLOPS
+        self.flops = source.cost_flops
+        is_brief = self.flops < BRIEF_FLOPS
         self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(address)
         self._table = ctypes.c_void_p * len(source.params)
         self.address, self.size = address, source.thread_size or 1
 
     def __call__(self, buffers: Sequence[Block]) -> None:
         self._call(self._table(*[block.address for block in buffers]), 0, self.size)
+
+    def bound(self, written: Block) -> _Bound:
+        """The same launch with a table of its own, in which the buffer that is written to stands."""
+        table = self._table(written.address)
+        start, first, end = ctypes.addressof(table), ctypes.c_int64(0), ctypes.c_int64(self.size)
+        call = functools.partial(self._call, ctypes.c_void_p(start), first, end)
+        return _Bound(self, table, call)
+
+
+class _Bound:
+    """A launch that is told what it reads alone. For one thread at a time."""
+
+    __slots__ = ("_call", "_launch", "_table")
+
+    def __init__(self, launch: _DirectLaunch, table: Any, call: Callable[[], None]) -> None:
+        self._launch, self._table, self._call = launch, table, call
+
+    def __call__(self, read: Sequence[Block]) -> None:
+        table, k = self._table, 1
+        for block in read:
+            table[k] = block.address
+            k += 1
+        self._call()
 
 
 class _ParallelLaunch:
@@ -109,7 +130,7 @@ class _ParallelLaunch:
     def __init__(self, threads: ThreadPool, library: Any, source: Source) -> None:
         self._threads, self._library, self.address = threads, library, library[source.entry]
         self._table = ctypes.c_void_p * len(source.params)
-        self.size = source.thread_size or 1
+        self.size, self.flops = source.thread_size or 1, source.cost_flops
 
     def __call__(self, buffers: Sequence[Block]) -> None:
         table = self._table(*[block.address for block in buffers])

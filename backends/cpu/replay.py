@@ -7,12 +7,15 @@ threads (threads.py), memory.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from proofgrad.backends.cpu.backend import CpuBackend
 
+# Below this a kernel keeps Python's lock: to give it up and take it again takes a microsecond, whatever the machine.
+BRIEF_FLOPS = 50_000
 _WORDS = 4  # of a record: kernel, table, size, chunk; a chunk of 0: run by the caller alone
 
 REPLAY_IR = """
@@ -82,9 +85,12 @@ class Replay:
             if block is not None and slot in self._positions and hasattr(block, "address"):
                 self.point(slot, block)
         pointer, number = ctypes.c_void_p, ctypes.c_int64
-        kind = ctypes.CFUNCTYPE(None, pointer, number, pointer, pointer)
-        self._call = kind(backend.replay_library["replay"])
+        is_brief = sum([launch.flops for launch in self._launches]) < BRIEF_FLOPS
+        kind = ctypes.PYFUNCTYPE if is_brief and not self._shares else ctypes.CFUNCTYPE
+        replay = kind(None, pointer, number, pointer, pointer)(backend.replay_library["replay"])
         self._count = len(launches)
+        records = pointer(ctypes.addressof(self._records))  # converted once
+        self._call = functools.partial(replay, records, number(self._count))
 
     def point(self, slot: int, block: Any) -> None:
         """The buffer of a slot is another one."""
@@ -107,8 +113,8 @@ class Replay:
     def run(self) -> None:
         """All launches, in order."""
         if not self._shares:
-            self._call(self._records, self._count, None, None)
+            self._call(None, None)
             return
         threads = self._threads
         with threads as words:
-            self._call(self._records, self._count, words, threads.share_address)
+            self._call(words, threads.share_address)

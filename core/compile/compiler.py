@@ -97,6 +97,11 @@ class Compiler:
         """How many kernels the cache of this process holds, for all bodies and devices."""
         return sum(len(kernels) for kernels in self._kernels.by_body.values())
 
+    @property
+    def epoch(self) -> object:
+        """Another object once plans were dropped."""
+        return self._plans
+
     def use_rules(self, rules: RuleSet, always: Collection[str] = ()) -> None:
         """Let every rule stage use more rules; plans and kernels made before are dropped.
 
@@ -108,7 +113,7 @@ class Compiler:
 
     def forget(self) -> None:
         """Drop every plan and kernel of this process."""
-        self._plans.clear()
+        self._plans = Newest(MOST_PLANS)
         self._kernels.clear()
 
     def plan(self, root: UOp, unneeded: frozenset[int] = frozenset()) -> Plan:

@@ -38,6 +38,7 @@ from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import is_on_disk
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
+from proofgrad.core.tensor.runtime.owners import owners_of_attribute
 from proofgrad.core.tensor.runtime.recording import before_accumulate
 from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
 from proofgrad.core.tensor.runtime.tracing import TRACING
@@ -74,7 +75,8 @@ class Tensor(
             with GlobalCounters.unchanged():
                 return self.realize(*others)
         if not others and self._base is None:
-            _realize_together([self], self.device)
+            if not self._realize_again():
+                _realize_together([self], self.device)
             return self
         by_device: dict[str, list[Tensor]] = {}
         every: dict[Tensor, None] = dict.fromkeys((self, *others))
@@ -91,6 +93,17 @@ class Tensor(
         for tensor in shown.values():
             tensor._refresh()
         return self
+
+    def _realize_again(self) -> Flag:
+        """Compute it as one like it was before; False if there was none. It lets go of its graph, whose value stands for it."""
+        if TensorBase._parameters.data or TRACING.on:  # type: ignore[attr-defined]  # its graph may be wanted after
+            return False
+        is_alone = owners_of_attribute(self, "_uop") == 1
+        node = machine.run_again(self._uop, self.device, is_alone)
+        if node is None:
+            return False
+        self._uop = node
+        return True
 
     def schedule(self, *others: Tensor) -> list[ScheduleItem]:
         """The kernels and copies that `realize` would run now, in order. Runs nothing.

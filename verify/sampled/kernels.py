@@ -41,6 +41,7 @@ from proofgrad.verify.sampled.launch_memory import (
     check_numbers,
     check_replay,
     check_results,
+    check_unseen,
     check_written_over,
     named_buffers,
 )
@@ -209,6 +210,11 @@ class ValueChecker:
                 yield followed
             finally:
                 TOLD.launch = before
+
+    def written_anew(self, node: UOp) -> None:
+        """The memory of an earlier result, which is written to again. Raises: CheckError."""
+        with self._of_launches():
+            check_unseen(node)
 
     def results(
         self, plan: Plan, shapes: Sequence[Any], memory: Sequence[Any], found: Sequence[UOp]

@@ -17,6 +17,7 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.jit.live_tensors import Entry
+from proofgrad.core.tensor.methods.live import live_tensors
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, SHOWN
 from proofgrad.core.tensor.runtime.launches import Launches
@@ -136,6 +137,14 @@ def check_written_over(plan: Plan, given: Sequence[Any]) -> None:
             )
         if sum([handle is given[slot] for handle in given]) > 1:
             raise PlanError("launch", f"input {slot} is written over, and is another input too")
+
+
+def check_unseen(node: UOp) -> None:
+    """No Tensor shows the memory of a node. Raises: PlanError."""
+    buffer = machine.buffer_of(node)
+    shown = [COMPUTED.get(one._uop, one._uop) for one in live_tensors()]
+    if any(machine.buffer_below(node) is buffer for node in shown):
+        raise PlanError("launch", "the memory of a result that a Tensor has is written to again")
 
 
 def check_results(

@@ -138,7 +138,10 @@ class Binary:
 
 
 class Launch(Protocol):
-    """A loaded kernel. Called with one buffer handle per slot; may return before it has run."""
+    """A loaded kernel. Called with one buffer handle per slot; may return before it has run.
+
+    It may have `bound(written)`: the same launch for one buffer that it writes, as a function of those that it reads.
+    """
 
     def __call__(self, buffers: Sequence[Any]) -> None: ...
 

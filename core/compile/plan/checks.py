@@ -66,6 +66,10 @@ class ValueCheck(Protocol):
         """What runs inside has to be the launches of a plan; gives whom to tell of the results, by `end`."""
         ...
 
+    def written_anew(self, node: UOp) -> None:
+        """A run is about to write to the memory of a result of an earlier one. Raises if somebody can see that."""
+        ...
+
     def results(
         self, plan: Plan, shapes: Sequence[Any], memory: Sequence[Any], found: Sequence[UOp]
     ) -> None:

@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from itertools import chain
 from typing import Any
 
 from proofgrad.core import settings
@@ -43,7 +42,7 @@ class _Device:
         """
         if self._chosen is not None:
             return self._chosen
-        asked = settings.asked_device(chain(self._makers, self._devices, self._aliases))
+        asked = settings.asked_device((*self._makers, *self._devices, *self._aliases))
         if asked is not None:
             return self.canonical(asked)
         return self._tuned() or self.names()[0]

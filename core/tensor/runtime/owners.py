@@ -24,5 +24,14 @@ def owners_of_item(items: Any, key: Any) -> int:
     return getrefcount(items[key]) - _OF_THE_CALL
 
 
+def owners_of_result(holder: Any) -> tuple[int, int, int]:
+    """The references to `holder.node`, `holder.buffer` and `holder.handle`, those included."""
+    return (
+        getrefcount(holder.node) - _OF_THE_CALL,
+        getrefcount(holder.buffer) - _OF_THE_CALL,
+        getrefcount(holder.handle) - _OF_THE_CALL,
+    )
+
+
 # Only a value on its way to the call is an argument here: whether a local variable adds one, versions of Python differ.
 _OF_THE_CALL = getrefcount(object())

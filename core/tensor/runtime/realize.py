@@ -26,6 +26,7 @@ from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp, fresh_node, toposort
 from proofgrad.core.tensor.runtime.canonical import (
     COMPUTED,
+    SHOWN,
     buffers_of,
     computed,
     is_not_computed,
@@ -34,8 +35,9 @@ from proofgrad.core.tensor.runtime.canonical import (
 )
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
-from proofgrad.core.tensor.runtime.execute import execute
+from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
+from proofgrad.core.tensor.runtime.known_runs import RUNS
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
 from proofgrad.core.tensor.runtime.recording import Witness, recorder, refuse_read
 
@@ -212,7 +214,7 @@ def read(uop: UOp, device: str) -> bytearray:
     uop = computed(uop)
     if _flat_memory(uop) is None:
         uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
-        uop = realize([uop], device)[0]
+        uop = run_again(uop, device, is_alone=False) or realize([uop], device)[0]
     buffer = _flat_memory(uop)
     assert buffer is not None
     data = bytearray(prod(value_of_shape(uop.shape)) * buffer.dtype.itemsize)
@@ -293,6 +295,23 @@ def realize(
     ]
 
 
+def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
+    """The value of a graph like one that was run before; None: it has to be run as ever.
+
+    `is_alone`: nobody but the caller holds the root, so that what it came to need not be remembered.
+    """
+    is_plain_run = recorder() is None and LISTENER.add is None and not _MACHINE.compile_only
+    if not is_plain_run or _DRAWN.data or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
+        return None
+    found = RUNS.again(root, device, _MACHINE.compiler, _MEMORY, COMPUTED.data)  # type: ignore[attr-defined]
+    if found is None:
+        return None
+    node, is_constant = found
+    if not is_alone and not is_constant:
+        COMPUTED[root] = node
+    return node
+
+
 def _letting_go(
     release: Callable[[], None], roots: list[UOp], positions: dict[UOp, int]
 ) -> Callable[[], None]:
@@ -358,6 +377,7 @@ def _run(
     shapes = [root.shape for root in wanted]
     devices = [memory_below(buffer).src[1].arg for buffer in inputs]
     given = [_MEMORY[b] if b.op is BUFFER else memory_of(b) for b in inputs]
+    has_parts = any([buffer.op is not BUFFER for buffer in inputs])
     # A root without buffers is its own numbered graph, which the plan keeps: if it were remembered,
     # its memory would never be free again.
     roots = [_gone if node is root else ref(root) for node, root in zip(graph.src, wanted)]
@@ -392,6 +412,9 @@ def _run(
     if witness is not None:
         witness.after(plan, given)
     results = _results(plan, shapes, memory, roots, kept)
+    is_plain_run = not unneeded and witness is None and not values and not _MACHINE.compile_only
+    if is_plain_run and is_plain(shapes[0]) and not has_parts:
+        RUNS.keep(graph, plan, compiler().epoch, functools.partial(new_value, shape=shapes[0]))
     if check is not None:
         try:
             check.results(plan, shapes, memory, results)
@@ -499,9 +522,11 @@ def buffers() -> list[UOp]:
 
 
 def _bytes_held() -> int:
+    unused = RUNS.unused_bytes()  # before this function holds them
     devices = [(b, b.src[1].arg) for b in buffers()]
     held = [b for b, device in devices if device != HOST and not is_on_disk(device)]
-    return sum([b.arg * b.dtype.itemsize for b in held])
+    every: int = sum([b.arg * b.dtype.itemsize for b in held])
+    return every - unused
 
 
 GlobalCounters.measure_memory = _bytes_held

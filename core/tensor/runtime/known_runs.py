@@ -1,0 +1,206 @@
+"""Small runs that were done before, done again: the plan is there, and memory, nodes and launch of a result that nobody holds.
+
+Owns: which runs are kept, and their results. Does not own: what a graph is like (likeness.py), how a graph is run the first
+time, and when it may be run so (realize.py).
+
+A kept run computes one value and writes over no input: for a small result that would save nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from proofgrad.core import settings
+from proofgrad.core.compile.plan.bounded_cache import Newest
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.counters import GlobalCounters
+from proofgrad.core.tensor.runtime.device import Device
+from proofgrad.core.tensor.runtime.execute import allocate, execute
+from proofgrad.core.tensor.runtime.likeness import Likeness
+from proofgrad.core.tensor.runtime.result_pool import SPARES, Spare
+
+if TYPE_CHECKING:
+    from proofgrad.core.compile.compiler import Compiler
+    from proofgrad.core.compile.machine.target import Launch
+    from proofgrad.core.compile.plan.checks import ValueCheck
+    from proofgrad.core.compile.plan.plan import Plan
+
+MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
+MOST_PARTS = 200  # of a graph: a larger one takes longer to run than to look at
+SMALL_BYTES = 1 << 16  # of a result: the kernel of a larger one takes longer than the way to it
+HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
+# What changes how a graph is compiled or run.
+_ASKED = (
+    "DEBUG", "DEBUG_NANS", "NOOPT", "NOALG", "NOSCHED", "PROVE", "CHECK", "FASTMATH", "CHOICES", "SCHEDULE", "BEAM", "BEAM_SECONDS",
+)  # fmt: skip
+
+
+class _Result(Spare):
+    """A result, and the launch that fills it; None where a run is more than one kernel."""
+
+    __slots__ = ("launch",)
+
+    def __init__(self, node: UOp, handle: Any, launch: Callable[[list[Any]], None] | None) -> None:
+        super().__init__(node, handle)
+        self.launch = launch
+
+
+class KnownRun:
+    """One plan, for graphs that are alike."""
+
+    __slots__ = (
+        "_asked", "_backend", "_device", "_epoch", "_flops", "_info", "_launch", "_make", "_nbytes", "_read", "_results", "_where",
+        "graph", "is_asked", "likeness", "plan",
+    )  # fmt: skip
+
+    def __init__(self, graph: UOp, plan: Plan, epoch: object, make: Callable[..., UOp]) -> None:
+        """`graph`: with its buffers numbered. `make(info, memory=...)`: the node of a result over its memory."""
+        device: str = graph.arg
+        self.likeness = Likeness(graph.src[0])
+        self._asked, self._epoch = settings.stored(_ASKED), epoch
+        self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
+        self.graph, self.plan, self._make = graph, plan, make
+        self._info = plan.made[plan.results[0] - plan.inputs]
+        self._device, self._backend = device, Device[device]
+        self._where = [device] * plan.inputs
+        # What is made of constants is most often written to, in place, which needs memory that nothing else holds.
+        self._results: deque[_Result] = deque(maxlen=0 if self.likeness.is_constant else SPARES)
+        first = plan.steps[0]
+        assert first.kernel is not None
+        self._launch: Launch | None = first.kernel.ready() if len(plan.steps) == 1 else None
+        self._read = first.slots[1:]
+        self._nbytes, self._flops = first.nbytes, first.kernel.source.cost_flops
+
+    def is_now(self, epoch: object) -> bool:
+        """Whether the graph would get this plan now, on the machine that the device is now."""
+        is_same = self._epoch is epoch and self._asked == settings.stored(_ASKED)
+        return is_same and Device[self._device] is self._backend
+
+    def run(
+        self, given: Sequence[Any], check: ValueCheck | None = None, followed: Any = None
+    ) -> UOp:
+        """The node of the value, for inputs in this memory. `followed` is told of the result, where there is a `check`."""
+        result = self._free_result()
+        if check is not None:
+            check.written_anew(result.node)
+            followed.end(execute(self.plan, given, self._where, into=result.handle))
+        elif result.launch is None:
+            execute(self.plan, given, self._where, into=result.handle)
+        else:
+            result.launch([given[slot] for slot in self._read])
+            counters = GlobalCounters
+            counters.kernel_count += 1
+            counters.global_ops += self._flops
+            counters.global_mem += self._nbytes
+        node = result.node  # from here on it is held
+        self._results.append(result)
+        return node
+
+    def _free_result(self) -> _Result:
+        """One that nobody has: no other thread either, for it is in no list until it is held."""
+        results = self._results
+        for _ in range(len(results)):
+            try:
+                result = results.popleft()
+            except IndexError:  # another thread has it
+                break
+            if result.is_free():
+                return result
+            results.append(result)
+        return self._new_result()  # in place of the oldest
+
+    def _new_result(self) -> _Result:
+        RUNS.count(self._info.nbytes)
+        handle = allocate(self._info)
+        launch = None if self._launch is None else _bound(self._launch, handle)
+        return _Result(self._make(self._info, memory=handle), handle, launch)
+
+    def let_go(self) -> None:
+        """Keep no result."""
+        self._results.clear()
+
+    def unused_bytes(self) -> int:
+        """The memory of results that nobody has."""
+        return self._info.nbytes * [result.is_free() for result in list(self._results)].count(True)
+
+
+def _bound(launch: Launch, handle: Any) -> Callable[[list[Any]], None]:
+    """The launch that writes to this memory, as a function of the memory that it reads."""
+    bind = getattr(launch, "bound", None)
+    if bind is not None:
+        found: Callable[[list[Any]], None] = bind(handle)
+        return found
+    return lambda read: launch([handle, *read])
+
+
+class _Runs:
+    """All that are kept."""
+
+    def __init__(self) -> None:
+        self._of_kind: Newest[tuple[Any, ...], list[KnownRun]] = Newest(MOST_KINDS)
+        self._made_bytes = 0
+
+    def again(
+        self,
+        root: UOp,
+        device: str,
+        compiler: Compiler,
+        memory: Mapping[UOp, Any],
+        computed: Mapping[Any, UOp],
+    ) -> tuple[UOp, bool] | None:
+        """The value of a graph, and whether it is one of constants; None if no run is known for it.
+
+        `memory` is that of each buffer; `computed`: weak references to nodes, and the buffers that stand for them.
+        """
+        for run in self._of_kind.get((root.op, root.dtype, root.shape, device), ()):
+            inputs = run.likeness.buffers_of(root, computed)
+            if inputs is None or not run.is_now(compiler.epoch):
+                continue
+            given = [memory[buffer] for buffer in inputs]
+            check = compiler.checks() if run.is_asked else None
+            if check is None:
+                return run.run(given), not inputs
+            check.numbers([root], run.graph, inputs, given, {})
+            with check.launches(run.plan, given) as followed:
+                return run.run(given, check, followed), not inputs
+        return None
+
+    def keep(self, graph: UOp, plan: Plan, epoch: object, make: Callable[..., UOp]) -> None:
+        """Keep how the one value of a numbered graph was computed, if that is to be kept."""
+        device = graph.arg
+        if len(graph.src) > 1 or not plan.steps or plan.variables or plan.results[0] < plan.inputs:
+            return
+        info = plan.made[plan.results[0] - plan.inputs]
+        is_small = 0 < info.nbytes <= SMALL_BYTES and len(graph.toposort()) <= MOST_PARTS
+        if not is_small or {info.device, *[made.device for made in plan.made]} != {device}:
+            return
+        steps = plan.steps
+        if any([step.kernel is None or step.offsets for step in steps]):
+            return
+        if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
+            return
+        (root,) = graph.src
+        key = (root.op, root.dtype, root.shape, device)
+        known = self._of_kind.get(key, [])
+        if not any([run.graph is graph and run.is_now(epoch) for run in known]):
+            self._of_kind[key] = [KnownRun(graph, plan, epoch, make), *known][:MOST_OF_A_KIND]
+
+    def count(self, nbytes: int) -> None:
+        """A result of so many bytes is made. When all together were too many, those that nobody has are given up."""
+        self._made_bytes += nbytes
+        if self._made_bytes > HELD_BYTES:
+            self._made_bytes = nbytes
+            for run in self._all():
+                run.let_go()
+
+    def unused_bytes(self) -> int:
+        """The memory of results that nobody has: it is free."""
+        return sum([run.unused_bytes() for run in self._all()])
+
+    def _all(self) -> list[KnownRun]:
+        return [run for runs in list(self._of_kind.values()) for run in runs]
+
+
+RUNS = _Runs()
