@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 _NAMES = frozenset(
     {
         "realize", "execute", "replay", "jit", "assign", "tensor", "aliasing", "launches", "result_pool", "interrupts",
-        "canonical", "arena",
+        "canonical", "arena", "known_runs", "likeness", "positions", "same_call",
     }
 )  # fmt: skip
 _FOLDER = Path(realize.__file__).parents[1]

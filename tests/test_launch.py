@@ -313,7 +313,7 @@ def test_forked_child_replays_though_another_thread_was_replaying() -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with f.captured._lock:
+        with f.captured.lock:
             inside.set()
             go_on.wait()
 

@@ -12,7 +12,7 @@ from proofgrad.core.compile.plan.plan import TOLD
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.jit import replay
+from proofgrad.core.tensor.jit import slots
 from proofgrad.core.tensor.runtime import canonical as numbering
 from proofgrad.core.tensor.runtime import execute, launches, realize
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -155,7 +155,7 @@ def test_result_of_a_replay_in_memory_that_somebody_holds_is_found(
         return x * 2
 
     double(data(1, 2)), double(data(3, 4))
-    monkeypatch.setattr(replay, "allocate", lambda made: realize.memory_of(other.uop))
+    monkeypatch.setattr(slots, "allocate", lambda made: realize.memory_of(other.uop))
     with pytest.raises(CheckError, match="memory that somebody holds"):
         double(data(5, 6))
     assert other.tolist() == [7, 8]

@@ -20,14 +20,15 @@ from weakref import WeakSet, ref
 
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import MOVEMENT, Ops
-from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
+from proofgrad.core.ir.shapes import Shape, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.data.variables import are_as_before
 from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, base_again, steps_of_view
-from proofgrad.core.tensor.jit.aliasing import Step as ViewStep
+from proofgrad.core.tensor.jit.alone import alone
 from proofgrad.core.tensor.jit.live_tensors import Source
 from proofgrad.core.tensor.jit.nested import check_values
+from proofgrad.core.tensor.jit.slots import Made, Read, Target
 from proofgrad.core.tensor.methods.base import own_copy
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.arena import Arena, make_arena
@@ -44,87 +45,13 @@ from proofgrad.core.tensor.runtime.execute import (
 )
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.launches import Launches
-from proofgrad.core.tensor.runtime.result_pool import SPARE_BYTES, SPARES, Spare
+from proofgrad.core.tensor.runtime.result_pool import SPARE_BYTES
 from proofgrad.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.checks import ValueCheck
-    from proofgrad.core.compile.plan.plan import BufferInfo, Plan, Step
+    from proofgrad.core.compile.plan.plan import Plan, Step
     from proofgrad.core.tensor.jit.jit import _Recording
-
-
-@dataclass(slots=True)
-class Target:
-    """A Tensor that every replay computes: given as a result, written to, or left in `.grad`."""
-
-    tensor: Tensor
-    is_result: bool = False
-    source: Source | None = None  # of one that is written to
-    gradient_of: Source | None = None
-
-
-@dataclass(slots=True)
-class _Read:
-    """A Tensor that the function reads beside its arguments, and the input that it is."""
-
-    slot: int
-    source: Source
-    shape: Shape
-    dtype: DType
-    node: UOp | None  # as it was last seen; None of one that is written in place
-    is_whole: bool  # else the input is what it shows elements of, and it must stay as it was
-    in_place: bool = False
-    is_copied: bool = False  # in this replay: somebody else holds its buffer
-
-    def handle(self, arguments: Sequence[Tensor]) -> Any:
-        """The memory that it says the input is now; None if it says nothing."""
-        tensor = self.source.get(arguments)
-        if tensor is None or not (self.is_whole or tensor._uop is self.node):
-            return None
-        buffer = machine.buffer_below(computed(tensor._uop))
-        if buffer is None or (self.is_whole and not machine.is_flat(computed(tensor._uop))):
-            return None
-        return machine.memory_of(buffer)
-
-
-@dataclass(slots=True)
-class _Made:
-    """A result: the slot of its memory, and the Tensor it becomes."""
-
-    slot: int
-    shape: Shape
-    info: BufferInfo
-    is_result: bool
-    source: Source | None
-    gradient_of: Source | None
-    read: _Read | None = None  # of one that is written in place
-    steps: Sequence[ViewStep] = ()  # of a result that is a view
-    is_plain: bool = True
-    may_spare: bool = False
-    spares: list[Spare] = field(default_factory=list)
-    again: Spare | None = None  # that this replay uses
-
-    def __post_init__(self) -> None:
-        self.is_plain = is_plain(self.shape)
-        self.may_spare = self.is_plain and (self.source or self.gradient_of or self.read) is None
-
-    def make_room(self) -> Any:
-        """Memory for this replay's result: fresh, or that of an earlier one that nobody holds."""
-        for spare in self.spares:
-            if spare.is_free():
-                self.again = spare
-                return spare.handle
-        self.again = None
-        return allocate(self.info)
-
-    def node(self, shape: Shape, handle: Any) -> UOp:
-        """The node of this replay's result, over the memory that `make_room` gave."""
-        if self.again is not None:
-            return self.again.node
-        node = machine.new_value(self.info, shape, handle)
-        if self.may_spare and len(self.spares) < SPARES:
-            self.spares.append(Spare(node, handle))
-        return node
 
 
 @dataclass(slots=True)
@@ -246,7 +173,7 @@ class Replay:
         written = set(plan.reused)
         self.reads, self._agreeing = _one_for_each_input(
             [
-                _Read(k, s, shape, dtype, None if k in written else node(), whole, k in written)
+                Read(k, s, shape, dtype, None if k in written else node(), whole, k in written)
                 for k, s, shape, dtype, node, whole in inputs.reads
                 if k < plan.inputs
             ]
@@ -258,34 +185,35 @@ class Replay:
         self._check_in_place()
         steps = self._without_constant_copies(plan.steps)
         self._steps = steps
-        self._value_check = (
+        self.value_check = (
             machine.compiler().checks()
         )  # asked here, for a replay takes microseconds
         self.arena = self._between(steps)
         self.program = Launches(steps, self.memory, self.where, self.backend)
         self.kernel_count = sum(step.kernel is not None for step in steps)
-        self._flops = sum([s.kernel.source.cost_flops for s in steps if s.kernel is not None])
-        self._nbytes = sum([s.nbytes for s in steps if s.kernel is not None])
+        self.flops = sum([s.kernel.source.cost_flops for s in steps if s.kernel is not None])
+        self.nbytes = sum([s.nbytes for s in steps if s.kernel is not None])
         # Whether only the native program asks where arguments are: it goes on with what it was told.
-        self._keeps_addresses = self.program.is_native and not written
+        self._keeps_addresses = self.program.native is not None and not written
         made_anew = [made.slot for made in self.made if made.read is None]
         self._passing = [*[slot for slot, _ in self.arguments], *made_anew]
         for slot in [*self._passing, *[read.slot for read in self.reads]]:
             self.memory[slot] = None
-        self._nodes: list[Callable[[], UOp | None]] = [_no_node] * len(recording.arguments)
-        self._objects: list[Callable[[], Tensor | None]] = [_no_node] * len(recording.arguments)
-        self._lock = threading.Lock()  # the tables of memory are for one run at a time
+        self.nodes: list[Callable[[], UOp | None]] = [_no_node] * len(recording.arguments)
+        self.objects: list[Callable[[], Tensor | None]] = [_no_node] * len(recording.arguments)
+        self.lock = threading.Lock()  # the tables of memory are for one run at a time
         _REPLAYS.add(self)
+        self.only_launch = self.program.native if self._changes_nothing() else None
 
-    def _results(self, targets: list[Target], arguments: Sequence[Tensor]) -> list[_Made]:
+    def _results(self, targets: list[Target], arguments: Sequence[Tensor]) -> list[Made]:
         reads = {read.slot: read for read in self.reads if read.in_place}
         given = [target.tensor if target.source is None else None for target in targets]
-        found: list[_Made] = []
+        found: list[Made] = []
         for target, slot in zip(targets, self.plan.results):
             in_plan = slot >= self.plan.inputs
             info = self.plan.made[slot - self.plan.inputs] if in_plan else self.plan.reused[slot]
             found.append(
-                _Made(
+                Made(
                     slot, target.tensor.shape, info, target.is_result, target.source,
                     target.gradient_of, reads.get(slot),
                     steps_of_view(target.tensor, arguments, given) if target.is_result else (),
@@ -334,13 +262,21 @@ class Replay:
             self.memory[slot] = handle
         return arena
 
+    def _changes_nothing(self) -> bool:
+        """Does it give small results and have no other effect, and look at nothing but where its inputs are?"""
+        asks = self._constant or self._agreeing or self.accumulated or self.random
+        is_simple = all(
+            [made.may_spare and made.is_result and not made.steps for made in self.made]
+        )
+        return is_simple and self._keeps_addresses and not asks and not self.plan.variables
+
     # -- a replay -----------------------------------------------------------------------------------
 
     def knows(self, arguments: Sequence[Tensor]) -> bool:
         """Whether each argument is the Tensor of the last run, of the same value in the same memory."""
-        known = zip(arguments, self._objects, self._nodes)
+        known = zip(arguments, self.objects, self.nodes)
         is_same = [one is last() and one._uop is node() for one, last, node in known]
-        return len(arguments) == len(self._nodes) and all(is_same)
+        return len(arguments) == len(self.nodes) and all(is_same)
 
     def fits(self, arguments: Sequence[Tensor], values: dict[str, int]) -> bool:
         """Whether a replay for these arguments and values of variables gives what the function would."""
@@ -355,30 +291,35 @@ class Replay:
         changed, if what the function reads is not what it was. An interrupt leaves each Tensor
         with its value before or after the replay.
         """
-        with self._lock:
-            if self._constant or self._agreeing:
-                self._check_known(arguments)
-            if self.accumulated:
-                self._check_gradients(arguments)
-            watched = is_watched()
-            self._find_inputs(arguments, not watched and self._keeps_addresses)
-            for made in self.made:
-                if made.read is None:
-                    self._use(made.slot, made.make_room())
-            if self.plan.variables:
-                self._set_variables(values)
-            if self._value_check is not None and not watched:
-                self._check(self._value_check, arguments)
-            self._launch(watched)
-            results = [self._give(made, arguments) for made in self.made]
-            for made, result in zip(self.made, results):
-                if made.steps and result is not None:
-                    result._base = base_again(made.steps, arguments, results)
-            for slot in self._passing:
-                self.memory[slot] = None
-            return results
+        results: list[Any] = alone(self.lock, self._run, arguments, values)
+        return results
 
-    def _check(self, check: ValueCheck, arguments: Sequence[Tensor]) -> None:
+    def _run(self, arguments: Sequence[Tensor], values: dict[str, int]) -> list[Any]:
+        if self._constant or self._agreeing:
+            self._check_known(arguments)
+        if self.accumulated:
+            self._check_gradients(arguments)
+        watched = is_watched()
+        self._find_inputs(arguments, not watched and self._keeps_addresses)
+        for made in self.made:
+            if made.read is None:
+                made.pointed = None
+                self._use(made.slot, made.make_room())
+                made.pointed = made.again
+        if self.plan.variables:
+            self._set_variables(values)
+        if self.value_check is not None and not watched:
+            self.check(self.value_check, arguments)
+        self._launch(watched)
+        results = [self._give(made, arguments) for made in self.made]
+        for made, result in zip(self.made, results):
+            if made.steps and result is not None:
+                result._base = base_again(made.steps, arguments, results)
+        for slot in self._passing:
+            self.memory[slot] = None
+        return results
+
+    def check(self, check: ValueCheck, arguments: Sequence[Tensor]) -> None:
         """Say what the memory of each slot has to be, by the Tensors that there are now."""
         memory = list(self.memory)
         for slot, k in self.arguments:
@@ -392,7 +333,7 @@ class Replay:
         check.replay(self._steps, self.program, memory, held)
 
     def _find_inputs(self, arguments: Sequence[Tensor], keeps_addresses: bool) -> None:
-        memory, changed, nodes = self.memory, self.program.changed, self._nodes
+        memory, changed, nodes = self.memory, self.program.changed, self.nodes
         taken: set[int] = set()
         for slot, k in self.arguments:
             node = arguments[k]._uop
@@ -404,7 +345,7 @@ class Replay:
             taken.add(id(handle))
             changed(slot, handle)
             if machine.has_memory(node, handle):
-                self._objects[k], nodes[k] = ref(arguments[k]), ref(node)
+                self.objects[k], nodes[k] = ref(arguments[k]), ref(node)
         for read in self.reads:
             self._look_up(read, arguments, taken)
         for slot, fresh in self.random.items():
@@ -437,7 +378,7 @@ class Replay:
                     f" has {now}; set .grad to None inside of the function, or always before it"
                 )
 
-    def _look_up(self, read: _Read, arguments: Sequence[Tensor], taken: set[int]) -> None:
+    def _look_up(self, read: Read, arguments: Sequence[Tensor], taken: set[int]) -> None:
         """The memory of a Tensor that the function reads, as that is now."""
         tensor = read.source.get(arguments)
         if tensor is None:  # the function, which has read it, has to read another one now
@@ -486,10 +427,10 @@ class Replay:
             return
         self.program.run()
         GlobalCounters.kernel_count += self.kernel_count
-        GlobalCounters.global_ops += self._flops
-        GlobalCounters.global_mem += self._nbytes
+        GlobalCounters.global_ops += self.flops
+        GlobalCounters.global_mem += self.nbytes
 
-    def _give(self, made: _Made, arguments: Sequence[Tensor]) -> Tensor | None:
+    def _give(self, made: Made, arguments: Sequence[Tensor]) -> Tensor | None:
         """What becomes of one result."""
         target = None if made.source is None else made.source.get(arguments)
         if made.read is not None and not made.read.is_copied:
@@ -512,12 +453,12 @@ def _no_node() -> None:
     """Stands for a weak reference to an argument, or its node, whose memory is not known."""
 
 
-def _one_for_each_input(reads: Sequence[_Read]) -> tuple[list[_Read], list[list[_Read]]]:
+def _one_for_each_input(reads: Sequence[Read]) -> tuple[list[Read], list[list[Read]]]:
     """A Tensor to look up for each input, and the Tensors that must agree on what an input is.
 
     Where several Tensors had the value that the function reads, each may be the one that it has read.
     """
-    of_slot: dict[int, list[_Read]] = {}
+    of_slot: dict[int, list[Read]] = {}
     for read in sorted(reads, key=lambda read: not read.is_whole):
         of_slot.setdefault(read.slot, []).append(read)
     several = [found for found in of_slot.values() if len(found) > 1 or not found[0].is_whole]
@@ -596,7 +537,7 @@ def _check_kept(recording: _Recording, tensors: Sequence[Tensor]) -> None:
 def _after_fork() -> None:
     """A thread that is no more in a child may have been in the middle of a run."""
     for replay in list(_REPLAYS):
-        replay._lock = threading.Lock()
+        replay.lock = threading.Lock()
 
 
 _REPLAYS: WeakSet[Replay] = WeakSet()

@@ -34,7 +34,8 @@ class Launches:
                 if step.kernel is not None
             ]
             self._native = backend.sequence(launches, memory)
-        self.is_native = self._native is not None and not self.copies  # one call is all that runs
+        # The one call that is all that runs, if there is such.
+        self.native = None if self._native is None or self.copies else self._native.run
         # To be told when the memory of a slot is another one.
         self.changed: Callable[[int, Any], None] = (
             _look_it_up if self._native is None else self._native.point
