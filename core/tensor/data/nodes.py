@@ -31,6 +31,8 @@ def broadcast_node(node: UOp, shape: Shape) -> UOp:
 
 def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
     """The common shape by numpy's rules. Raises: BroadcastError with the shapes and the axis."""
+    if shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     rank = max(map(len, shapes))
     result: list[int] = []
     for back in range(rank, 0, -1):

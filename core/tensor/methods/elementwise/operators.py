@@ -291,7 +291,7 @@ class Operators(Operands):
         scalars = (bool, int, float)
         if isinstance(x, scalars) and isinstance(y, scalars):
             dtype = promote(scalar_dtype(x), scalar_dtype(y))
-            return UOp.const(dtype, x), UOp.const(dtype, y)
+            return constant_node(x, dtype, ()), constant_node(y, dtype, ())
         if isinstance(x, scalars):
             b, a = self._choices(y, x)
             return a, b
@@ -300,7 +300,7 @@ class Operators(Operands):
         check_same_device("where", self, tensor)
         if isinstance(y, scalars):
             dtype = tensor.dtype if tensor.dtype.is_code else promote_scalar(tensor.dtype, y)
-            return tensor._uop.cast(dtype), UOp.const(dtype, y)
+            return tensor._uop.cast(dtype), constant_node(y, dtype, ())
         beside = x if isinstance(x, Operands) else self
         other = y if isinstance(y, Operands) else beside._as_tensor(y)
         check_same_device("where", self, other)

@@ -61,6 +61,8 @@ class Selection(Reduction):
             match part:
                 case None:
                     result, axis = result.unsqueeze(axis), axis + 1
+                case slice(start=None, stop=None, step=None):
+                    axis += 1
                 case slice():
                     result, axis = result._slice(axis, part), axis + 1
                 case int() | UOp():
@@ -72,7 +74,7 @@ class Selection(Reduction):
                 case _:
                     pending.append((axis, part))
                     axis += 1
-        return result, pending
+        return (self._with(self._uop) if result is self else result), pending
 
     def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
         """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""
