@@ -18,7 +18,7 @@ from proofgrad import Device, Tensor, wiring
 from proofgrad.core.compile.machine.target import Binary, CompileError, Source
 from proofgrad.core.compile.plan.background import LOCK_SECONDS, Background
 from proofgrad.core.compile.plan.bounded_cache import Newest
-from proofgrad.core.compile.plan.collector import OBJECTS, rare_collection
+from proofgrad.core.compile.plan.collector import MANY_OBJECTS, OBJECTS, rare_collection
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime import realize as machine
 
@@ -81,6 +81,27 @@ def test_who_looks_for_cycles_more_rarely_is_left_alone(asked: int) -> None:
         assert gc.get_threshold()[0] == asked
     finally:
         gc.set_threshold(*usual)
+
+
+@pytest.mark.parametrize("count", [0, 2 * MANY_OBJECTS])
+def test_what_a_large_plan_leaves_counts_as_old(count: int) -> None:
+    gc.unfreeze()
+    gc.collect()
+    with rare_collection():
+        made = [[] for _ in range(count)] + [[]]
+    young = {id(one) for generation in (0, 1) for one in gc.get_objects(generation)}
+    assert (id(made[-1]) in young) == (count == 0)
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_user_keeps_out_of_searches_stays_out() -> None:
+    gc.freeze()
+    before = gc.get_freeze_count()
+    with rare_collection():
+        made = [[] for _ in range(2 * MANY_OBJECTS)]
+    assert len(made) == 2 * MANY_OBJECTS
+    assert before > 0
+    assert gc.get_freeze_count() >= before - 100  # a few of them have gone
 
 
 def test_the_lock_of_python_is_handed_over_sooner_only_while_a_plan_is_made() -> None:

@@ -169,7 +169,7 @@ def test_a_loop_without_a_mask_is_not_skipped() -> None:
 
 def test_a_loop_whose_masks_hold_on_all_lanes_chooses_nothing() -> None:
     linear = linear_of(gradient_of_images())
-    assert unswitched(linear)
+    assert unswitched(linear, skipped(linear))
     text = emit(linear, "kernel", Dialect()).text
     whole, rest = text.split("\nunmasked0:\n")[1].split("\nunmasked0.else:\n")
     rest = rest.split("\nunmasked0.end:\n")[0]
@@ -180,7 +180,7 @@ def test_a_loop_whose_masks_hold_on_all_lanes_chooses_nothing() -> None:
 
 def test_a_loop_without_a_mask_is_written_once() -> None:
     linear = linear_of(matmul(64, 64, 64, dtype=dtypes.float32))
-    assert not unswitched(linear)
+    assert not unswitched(linear, skipped(linear))
     assert "unmasked" not in emit(linear, "kernel", Dialect()).text
 
 

@@ -89,7 +89,7 @@ class _Printer:
         self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
         self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
         self.skipped = skipped(linear)
-        self.unswitched = unswitched(linear)
+        self.unswitched = unswitched(linear, self.skipped)
         self.by_data = masks_by_data(linear)
         self.transposed = transposed_stores(linear)
         self.waiting = frozenset().union(*self.transposed.values()).difference(self.transposed)

@@ -11,6 +11,8 @@ the one that multiplies and adds (x86 without AVX-512), so most of a padded conv
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from proofgrad.core.ir.op_names import AND, BROADCAST, CONST, END, RANGE, STORE, UPDATE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -38,12 +40,13 @@ def skipped(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     return found
 
 
-def unswitched(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
+def unswitched(
+    linear: UOp, settled_by: Mapping[UOp, tuple[UOp, ...]]
+) -> dict[UOp, tuple[UOp, ...]]:
     """The innermost loops of sums that choose by masks made before them, and those masks.
 
-    But for loops whose masks `skipped` settles.
+    `settled_by`: what `skipped` has found, whose masks need not be asked again.
     """
-    settled_by = skipped(linear)
     found: dict[UOp, tuple[UOp, ...]] = {}
     before: set[UOp] = set()
     loop: UOp | None = None

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from weakref import ref
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
-from proofgrad.core.ir.op_names import CONST
+from proofgrad.core.ir.op_names import CONST, RANGE
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import TENSOR_SHAPES, Shape, ShapeError, show
 
@@ -41,13 +41,16 @@ class AxisRole(enum.Enum):
 class _Parts:
     """A node while it is made: its fields can be set. Then it becomes a UOp."""
 
-    __slots__ = ("__weakref__", "arg", "below", "dtype", "op", "shape", "src")
+    __slots__ = ("__weakref__", "arg", "below", "counters", "dtype", "loops", "op", "shape", "src")
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
     arg: Any
     shape: Shape
     below: list[UOp]  # of a SINK that was walked: the nodes below it, sources first
+    # Of a node that was asked, but for a RANGE, which would hold itself:
+    counters: frozenset[UOp]  # the RANGEs below it
+    loops: frozenset[UOp]  # those that its value depends on
 
 
 class UOp(_Parts):
@@ -67,7 +70,15 @@ class UOp(_Parts):
             node = known()
             if node is not None:
                 return node
-        return fresh_node(op, dtype, src, arg, _shape(op, src, arg), key)
+        shape: Shape = ()
+        if op in ELEMENTWISE:
+            shape = src[0].shape
+            for other in src:
+                if other.shape != shape:
+                    raise _different_shapes(op, src)
+        elif op in TENSOR_SHAPES:
+            shape = TENSOR_SHAPES[op](tuple([s.shape for s in src]), arg)
+        return fresh_node(op, dtype, src, arg, shape, key)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a UOp is immutable; cannot set {name}")
@@ -401,7 +412,45 @@ def _in_order(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None) -> list
     return list(order)
 
 
-_set_below = _Parts.below.__set__  # type: ignore[attr-defined,misc]  # a UOp itself cannot be changed
+_set_below = _Parts.below.__set__  # type: ignore[attr-defined,misc]
+_Found = Callable[["UOp"], frozenset["UOp"]]
+
+
+def found_once(slot: str, find: _Found) -> _Found:
+    """A function of nodes, kept on each: `find` of a node may ask it of the sources. Of a RANGE it is that RANGE.
+
+    Schedules ask the same terms thousands of times.
+    """
+    keep = getattr(_Parts, slot).__set__  # a UOp itself cannot be changed
+
+    def is_new(node: UOp) -> bool:
+        return node.op is not RANGE and not hasattr(node, slot)
+
+    def of(root: UOp) -> frozenset[UOp]:
+        if root.op is RANGE:
+            return frozenset((root,))
+        try:
+            found: frozenset[UOp] = getattr(root, slot)
+        except AttributeError:
+            for node in _in_order((root,), is_new):
+                if is_new(node):
+                    keep(node, find(node))
+            found = getattr(root, slot)
+        return found
+
+    return of
+
+
+def _counters_of_sources(node: UOp) -> frozenset[UOp]:
+    found: frozenset[UOp] = frozenset()
+    for source in node.src:
+        more = counters_in(source)
+        if not more <= found:
+            found = found | more if found else more
+    return found
+
+
+counters_in = found_once("counters", _counters_of_sources)
 
 
 def known_below(
@@ -431,16 +480,9 @@ def _key(arg: Any) -> Any:
     return (type(arg), arg.hex()) if type(arg) is float else (type(arg), arg)
 
 
-def _shape(op: Ops, src: tuple[UOp, ...], arg: Any) -> Shape:
-    if op in ELEMENTWISE:
-        shape = src[0].shape
-        for other in src[1:]:
-            if other.shape != shape:
-                shapes = ", ".join(show(s.shape) for s in src)
-                raise ShapeError(f"{op.name.lower()} of different shapes: {shapes}")
-        return shape
-    rule = TENSOR_SHAPES.get(op)
-    return () if rule is None else rule(tuple([s.shape for s in src]), arg)
+def _different_shapes(op: Ops, src: tuple[UOp, ...]) -> ShapeError:
+    shapes = ", ".join(show(s.shape) for s in src)
+    return ShapeError(f"{op.name.lower()} of different shapes: {shapes}")
 
 
 def is_of_group(loops: Iterable[UOp]) -> bool:

@@ -132,7 +132,8 @@ class Rewriter:
                 self._follow(node, becomes[node])
                 stack.pop()
                 continue
-            if node.dtype is _INDEX and node.op in SUM_OPS and not node.shape:
+            is_sum = node.dtype is _INDEX and node.op in SUM_OPS and not node.shape
+            if is_sum:
                 missing = self._add_sum(node)
                 if missing is not None:
                     stack.extend(missing)
@@ -144,13 +145,22 @@ class Rewriter:
                     stack.extend(missing[::-1])
                     continue
                 sources = tuple([self._normal_of(s) for s in node.src])
-            following = self._step(node, sources)  # type: ignore[arg-type]  # none of them is None
-            if following is node:
-                self._keep(node)
+            over = self._over(node, sources)  # type: ignore[arg-type]  # none of them is None
+            if over is not node and (is_sum or over in settled or over.op in HAVE_LOOPS):
+                becomes[node] = over
+                stack.append(over)
+                continue
+            following = self._first_rule(over)
+            if following is over:
+                self._keep(over)
+                settled[node] = settled[over]
                 stack.pop()
-            else:
-                becomes[node] = following
-                stack.append(following)
+                continue
+            if over is not node:
+                becomes[node] = over
+                stack.append(over)
+            becomes[over] = following
+            stack.append(following)
 
     def _add_sum(self, node: UOp) -> Sequence[UOp] | None:
         """Settle a sum, or a sum divided by a number; gives the nodes to settle before.
@@ -273,21 +283,19 @@ class Rewriter:
         self._settle(node)
         return self._normal_of(node)
 
-    def _step(self, node: UOp, sources: tuple[UOp, ...]) -> UOp:
-        """`node` over its normal sources, in canonical order; if it is that already, one rule."""
+    def _over(self, node: UOp, sources: tuple[UOp, ...]) -> UOp:
+        """`node` over its normal sources, in canonical order."""
         op = node.op
-        if op in LEAVES:
-            return node
         if op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
         elif op in HAVE_LOOPS:
             sources = (sources[0], *_loops(node.src[1:], sources[1:]))
-        if sources != node.src:
-            return UOp(node.op, node.dtype, sources, node.arg)
-        return self._first_rule(node)
+        return node if sources == node.src else UOp(op, node.dtype, sources, node.arg)
 
     def _first_rule(self, node: UOp) -> UOp:
         """What the first rule that fires makes of `node`; `node` itself if none does."""
+        if node.op in LEAVES:
+            return node
         key = key_of(node)
         candidates = self._candidates.get(key)
         if candidates is None:

@@ -10,23 +10,11 @@ from functools import lru_cache
 
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.fragments import own_loops
-from proofgrad.core.ir.op_names import (
-    ADD,
-    CONST,
-    LOAD,
-    LOCAL_BUFFER,
-    MMA,
-    MUL,
-    NEG,
-    RANGE,
-    REDUCE,
-    STORE,
-)
+from proofgrad.core.ir.op_names import ADD, CONST, LOAD, LOCAL_BUFFER, MMA, MUL, NEG, REDUCE, STORE
 from proofgrad.core.ir.ops import ELEMENTWISE
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp, counters_in, found_once, toposort
 
 _NO_LOOPS: frozenset[UOp] = frozenset()
-_HIDES_LOOPS = frozenset({REDUCE, LOCAL_BUFFER, STORE, MMA})
 MOST_STEPS = 10_000  # of a walk through a sum, in which a term may stand several times
 
 
@@ -35,6 +23,8 @@ def coefficient(term: UOp, loop: UOp, beside_loads: bool = False) -> int | None:
 
     `beside_loads`: what is loaded counts as without loop, wherever it is loaded from.
     """
+    if loop not in counters_in(term):
+        return 0
     total, steps = 0, 0
     stack = [(term, 1)]
     while stack:
@@ -51,7 +41,9 @@ def coefficient(term: UOp, loop: UOp, beside_loads: bool = False) -> int | None:
             stack.append((node.src[0], factor * node.src[1].arg))
         elif op is MUL and node.src[0].op is CONST:
             stack.append((node.src[1], factor * node.src[0].arg))
-        elif node.src and loop in toposort((node,), _is_no_load if beside_loads else None):
+        elif loop in counters_in(node) and (
+            not beside_loads or loop in toposort((node,), _is_no_load)
+        ):
             return None
         if steps > MOST_STEPS:
             return None
@@ -83,33 +75,24 @@ def at_start(term: UOp, values: dict[UOp, int] | None = None) -> int:
 
 @lru_cache(maxsize=8)  # of the kernel that one tactic after the other asks about
 def loops_below(root: UOp) -> Mapping[UOp, frozenset[UOp]]:
-    """For each node the RANGE nodes whose value it depends on; REDUCE, LOCAL_BUFFER, STORE and MMA hide their own."""
-    found: dict[UOp, frozenset[UOp]] = {}
-    for node in toposort((root,)):
-        op, src = node.op, node.src
-        if op is RANGE:
-            below = frozenset((node,))
-        elif not src:
-            below = _NO_LOOPS
-        elif op is REDUCE or op is LOCAL_BUFFER:
-            below = found[src[0]].difference(src[1:])
-        else:
-            below = found[src[0]]
-            for source in src[1:]:
-                more = found[source]
-                if more is not below and not more <= below:
-                    below = below | more
-            if op is STORE and len(src) > 2:
-                below = below.difference(src[2:])
-            elif op is MMA:
-                below = below.difference(own_loops(node))
-        found[node] = below
-    return found
+    """For each node of a graph, sources first, the RANGE nodes whose value it depends on."""
+    return {node: loops_of(node) for node in toposort((root,))}
 
 
-def loops_of(term: UOp) -> frozenset[UOp]:
-    """The RANGE nodes whose value one node depends on."""
-    nodes = toposort((term,))
-    if any([n.op in _HIDES_LOOPS for n in nodes]):
-        return loops_below(term)[term]
-    return frozenset([n for n in nodes if n.op is RANGE])
+def _loops_of(node: UOp) -> frozenset[UOp]:
+    """Those of the sources; REDUCE, LOCAL_BUFFER, STORE and MMA hide their own."""
+    op, src = node.op, node.src
+    if op is REDUCE or op is LOCAL_BUFFER:
+        return loops_of(src[0]).difference(src[1:])
+    found = _NO_LOOPS
+    for source in src:
+        more = loops_of(source)
+        if more is not found and not more <= found:
+            found = found | more if found else more
+    if op is STORE and len(src) > 2:
+        return found.difference(src[2:])
+    return found.difference(own_loops(node)) if op is MMA else found
+
+
+# The RANGE nodes whose value one node depends on.
+loops_of = found_once("loops", _loops_of)

@@ -1,7 +1,8 @@
 """Python's search for cycles made rare while a plan is made.
 
 Owns: how rare. Compiling makes many objects at a time, none of them in cycles: they go when nobody holds
-them. Left alone, Python looks through those that live on again and again, a tenth of a first call.
+them. Left alone, Python looks through those that live on again and again, a tenth of a first call. Those of a large plan
+count as old at its end, for Python would look through them twice more before it took them for that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # So many more objects than before start a search; Python's own number is 700.
-OBJECTS = 200_000
+OBJECTS = 2_000_000
+# A plan of so many objects is a large one: to look through them takes milliseconds.
+MANY_OBJECTS = 20_000
 
 
 @contextmanager
@@ -25,4 +28,8 @@ def rare_collection() -> Iterator[None]:
     try:
         yield
     finally:
+        is_large = gc.get_count()[0] > MANY_OBJECTS
+        if is_large and gc.get_freeze_count() == 0:  # else the user keeps some out of all searches
+            gc.freeze()
+            gc.unfreeze()  # into the oldest generation
         gc.set_threshold(*usual)

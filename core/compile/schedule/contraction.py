@@ -10,7 +10,7 @@ columns, as in a product of matrices or a convolution.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 
@@ -244,5 +244,11 @@ def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:
 
 def load_steps(factor: UOp, loop: UOp) -> list[int | None]:
     """How far each load of an operand moves with a loop; None: not by the same step each time."""
-    loads = [n for n in toposort((factor,)) if n.op is LOAD]
-    return [coefficient(load.src[0].src[1], loop) for load in loads]
+    return [coefficient(load.src[0].src[1], loop) for load in _loads_of(factor)]
+
+
+@lru_cache(
+    maxsize=8
+)  # the factors of the kernel at work, which are asked about along each of their loops
+def _loads_of(factor: UOp) -> tuple[UOp, ...]:
+    return tuple([n for n in toposort((factor,)) if n.op is LOAD])

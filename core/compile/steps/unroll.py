@@ -25,7 +25,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     step,
 )
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp, counters_in, toposort
 
 MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
 
@@ -47,13 +47,13 @@ def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
 
 def _copies_of_store(store: UOp, loop: UOp) -> list[UOp]:
     """One for each value of a loop; the store itself where it does not have the loop."""
-    return _copies(store, loop) if loop in toposort((store,)) else [store]
+    return _copies(store, loop) if loop in counters_in(store) else [store]
 
 
 def _copies(term: UOp, loop: UOp) -> list[UOp]:
     """`term` at each value of `loop`; what does not change with it is looked at once."""
     changing: dict[UOp, None] = {loop: None}
-    for node in toposort((term,)):
+    for node in toposort((term,), lambda n: loop in counters_in(n)):
         if not changing.keys().isdisjoint(node.src):
             changing[node] = None
     copies: list[UOp] = []
