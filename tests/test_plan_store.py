@@ -73,10 +73,10 @@ kept = [[number] for number in range(int(sys.argv[2]))]
 Tensor.manual_seed(1)
 class Generator:
     def __init__(self):
-        self.first, self.norm, self.second = nn.Linear(5, 12), nn.BatchNorm(12), nn.Linear(12, 7)
+        self.first, self.second = nn.Linear(5, 12), nn.Linear(12, 7)
         self.itself = self
     def __call__(self, x):
-        self.seen = self.norm(self.first(x)).relu()
+        self.seen = self.first(x).relu()
         return self.second(self.seen).tanh()
 class Discriminator:
     def __init__(self):
@@ -84,7 +84,7 @@ class Discriminator:
     def __call__(self, x):
         return self.second(self.first(x).leaky_relu().dropout(0.3))
 make, judge = Generator(), Discriminator()
-of_make = nn.optim.Adam(nn.state.get_parameters([make.first, make.norm, make.second]))
+of_make = nn.optim.Adam(nn.state.get_parameters([make.first, make.second]))
 of_judge = nn.optim.Adam(nn.state.get_parameters(judge))
 losses = []
 for _ in range(2):
