@@ -64,6 +64,7 @@ class Work:
     peak: float = FLOAT32  # operations a second of what multiplies and adds
     turns: int = 0  # of warps at the banks of shared memory
     conflicts: int = 0  # of these, those that banks in turn cost
+    shared: int = 0  # instructions of the text that go there
     asked: int = 0  # bytes of global memory that items load and store
     there: int = 0  # bytes of the buffers
 
@@ -127,7 +128,12 @@ def work_of(source: Source) -> Work:
     """Counted from the kernel as a list of instructions."""
     assert source.program is not None
     work, times, shared = Work(), [1], list[UOp]()
+    together = dict[
+        UOp, list[UOp]
+    ]()  # accesses of shared memory since the last loop began or ended
     for node in source.program.src:
+        if node.op in (Ops.RANGE, Ops.END):
+            _at_banks(work, times[-1], together)
         match node.op:
             case Ops.RANGE:
                 size = int(node.src[0].arg) if node.src[0].op is Ops.CONST else 1
@@ -146,16 +152,24 @@ def work_of(source: Source) -> Work:
                 work.multiply_adds += times[-1] * node.dtype.lanes
             case Ops.LOAD | Ops.STORE:
                 value = node if node.op is Ops.LOAD else node.src[1]
-                if node.src[0].src[0].op is not Ops.PARAM:
+                if (memory := node.src[0].src[0]).op is not Ops.PARAM:
                     if shared:
-                        count, least = turns(node)
-                        work.turns += times[-1] * count // WARP
-                        work.conflicts += times[-1] * (count - least) // WARP
+                        together.setdefault(memory, []).append(node)
                 else:
                     work.asked += times[-1] * value.dtype.lanes * value.dtype.scalar.itemsize
             case Ops.PARAM:
                 work.there += node.arg[1] * node.dtype.itemsize
     return work
+
+
+def _at_banks(work: Work, times: int, together: dict[UOp, list[UOp]]) -> None:
+    """Count what is made together so many times, and begin anew."""
+    for accesses in together.values():
+        count, least, instructions = turns(accesses)
+        work.turns += times * count // WARP
+        work.conflicts += times * (count - least) // WARP
+        work.shared += instructions
+    together.clear()
 
 
 def assembled(source: Source) -> Needs:

@@ -10,26 +10,59 @@ take turns; one word for several items is read once. Source: CUDA C++ Programmin
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.fragments import WARP
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-BANKS, WORD = 32, 4
+BANKS, WORD, WIDEST = 32, 4, 16
 
 
-def turns(access: UOp) -> tuple[int, int]:
-    """How many times the banks are gone to for a LOAD or STORE by one warp, and how many it would be without conflicts."""
-    value = access if access.op is Ops.LOAD else access.src[1]
-    index, size = access.src[0].src[1], value.dtype.scalar.itemsize
-    lanes = value.dtype.lanes
-    positions = [_positions(index, item, lanes) for item in range(WARP)]
-    if index.dtype.lanes > 1:  # each element by itself
-        parts = [[(p[k] * size, size) for p in positions] for k in range(lanes)]
-    else:
-        parts = [[(p[0] * size, lanes * size) for p in positions]]
-    return sum([_turns(part) for part in parts]), sum([_least(part) for part in parts])
+def turns(accesses: Sequence[UOp]) -> tuple[int, int, int]:
+    """How many times one warp goes to the banks, how many it would without conflicts, and with how many instructions.
+
+    `accesses`: LOADs and STOREs of one memory that follow each other. Loads of neighbours are made as one, as LLVM does.
+    """
+    parts = list(_together(accesses))
+    return sum(map(_turns, parts)), sum(map(_least, parts)), len(parts)
+
+
+def _together(accesses: Sequence[UOp]) -> Iterator[list[tuple[int, int]]]:
+    """Start and bytes of each item, of each instruction."""
+    single: dict[tuple[int, ...], set[int]] = defaultdict(set)
+    size = WORD
+    for access in accesses:
+        value = access if access.op is Ops.LOAD else access.src[1]
+        index, size = access.src[0].src[1], value.dtype.scalar.itemsize
+        lanes = value.dtype.lanes
+        positions = [_positions(index, item, lanes) for item in range(WARP)]
+        if lanes == 1 and access.op is Ops.LOAD:
+            first = positions[0][0]
+            single[tuple([p[0] - first for p in positions])].add(first)
+        elif index.dtype.lanes > 1:  # each element by itself
+            yield from [[(p[k] * size, size) for p in positions] for k in range(lanes)]
+        else:
+            yield [(p[0] * size, lanes * size) for p in positions]
+    for apart, starts in single.items():
+        left = set(starts)
+        for start in sorted(starts):
+            if start in left:
+                count = _neighbours(start, apart, left, size)
+                left.difference_update(range(start, start + count))
+                yield [((start + more) * size, count * size) for more in apart]
+
+
+def _neighbours(start: int, apart: tuple[int, ...], left: set[int], size: int) -> int:
+    """How many elements one load takes: a power of two, aligned in each item."""
+    count = WIDEST // size
+    while count > 1:
+        is_aligned = all([(start + more) % count == 0 for more in apart])
+        if is_aligned and left.issuperset(range(start, start + count)):
+            return count
+        count //= 2
+    return 1
 
 
 def _positions(index: UOp, item: int, lanes: int) -> list[int]:

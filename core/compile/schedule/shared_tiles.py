@@ -32,10 +32,10 @@ GROUPS_AT_ONCE = 128
 ITEMS_AT_ONCE = 256
 ITEMS = ((16, 16), (8, 16), (16, 8), (8, 8), (4, 16), (4, 8), (8, 4), (2, 16))
 SIDES = ((8, 2), (4, 2), (8, 1), (4, 1), (2, 1))
-STEPS = (16, 8)
-# Columns that lie along the steps are kept as they lie, and neighbours read so many elements apart: each from banks of its own
-# (of 32 of 4 bytes, for 8 items that read 16 bytes each; steps of 16 would come from 2 positions of them).
-STEPS_ALONG = (12, 20)
+# Steps that are kept, in loads of an item along them. Columns that lie along the steps are kept as they lie, and neighbours
+# read so many elements apart: an odd number of loads, so that 8 items that read 16 bytes each find these in banks of their own.
+STEPS, STEPS_ALONG = (4, 2), (3, 5)
+MOST_AT_ONCE = 4  # steps that are written out
 # Cost of what a multiply-add reads from local and from far memory, in multiply-adds for a float (measured on none: from
 # 32 floats of local memory, 128 multiply-adds and 2 floats of far memory a cycle of a multiprocessor).
 LOCAL_COST, FAR_COST = 4.0, 32.0
@@ -169,9 +169,9 @@ def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]
     tiles = [Tile(rows, vectors, lanes) for rows, vectors in SIDES]
     if along:  # items have single columns, side by side
         tiles = [Tile(tile.rows, tile.columns, 1) for tile in tiles]
-    shared = [
-        SharedTile(*items, steps) for items in ITEMS for steps in (STEPS_ALONG if along else STEPS)
-    ]
+    at_once = steps_at_once(product, target)
+    loads = STEPS_ALONG if along else STEPS
+    shared = [SharedTile(*items, at_once * count) for items in ITEMS for count in loads]
     return [
         (tile, one)
         for tile in tiles
@@ -181,6 +181,11 @@ def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]
         and one.steps < product.sizes[3]
         and _bytes(tile, one, product) <= target.local_bytes // 2
     ]
+
+
+def steps_at_once(product: GroupProduct, target: Target) -> int:
+    """Steps of the sum that an item takes from one wide load, and that are written out."""
+    return min(MOST_AT_ONCE, target.lanes(product.reduction.dtype))
 
 
 def _bytes(tile: Tile, shared: SharedTile, product: GroupProduct) -> int:

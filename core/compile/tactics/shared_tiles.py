@@ -27,6 +27,7 @@ from proofgrad.core.compile.schedule.shared_tiles import (
     kept_of,
     lies_in_vectors,
     runs_along,
+    steps_at_once,
 )
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
@@ -36,9 +37,6 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-
-# Steps of the sum that are written out: so many that items read operands in wide pieces along them.
-DEPTH = 4
 
 
 def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
@@ -51,7 +49,7 @@ def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopN
     nest, row = as_one(nest, product.rows)
     nest, column = as_one(nest, product.columns)
     nest, step = as_one(nest, product.reduction.src[1:])
-    part = _Parts(fresh_number(nest.graph), tile, shared)
+    part = _Parts(fresh_number(nest.graph), tile, shared, sides[0].is_along)
     nest = _split_sum(nest, step, part, shared.steps)
     nest = _split_results(nest, row, column, part)
     nest = as_groups(nest, (*product.others, row, column), part.group.number)
@@ -59,7 +57,8 @@ def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopN
         order = (*results, part.step) if side.is_along else (part.step, *results)
         nest = _shared(nest, side, [part.loop(x) for x in order], shared.items)
     items = [part.loop(x) for x in (part.row_item, part.column_item)]
-    return _written_out(together(nest, items, AxisRole.LANE), part, shared.steps)
+    nest = together(nest, items, AxisRole.LANE)
+    return _written_out(nest, part, shared.steps, steps_at_once(product, target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +107,28 @@ def _split_results(nest: LoopNest, row: UOp, column: UOp, part: _Parts) -> LoopN
     return nest
 
 
-def _written_out(nest: LoopNest, part: _Parts, steps: int) -> LoopNest:
+def _written_out(nest: LoopNest, part: _Parts, steps: int, at_once: int) -> LoopNest:
     """Some steps of the sum at once."""
-    if steps % DEPTH or steps == DEPTH:
+    if steps % at_once or steps == at_once or at_once == 1:
         return nest
     inner = NewLoop(fresh_number(nest.graph), AxisRole.UPCAST)
-    return split(nest, part.loop(part.step), (DEPTH,), (part.step, inner))
+    return split(nest, part.loop(part.step), (at_once,), (part.step, inner))
 
 
 class _Parts:
-    """The loops of a group's tile: steps, rows of an item, items side by side."""
+    """The loops of a group's tile: steps, rows of an item, items side by side.
 
-    def __init__(self, number: int, tile: Tile, shared: SharedTile) -> None:
+    Rows that are kept along the steps are those of one item after those of another, so that what items read at a time lies
+    16 steps apart, in other banks, and not 16 times as many as an item has rows; across the steps an item's rows lie side by side, in one load.
+    """
+
+    def __init__(self, number: int, tile: Tile, shared: SharedTile, is_along: bool) -> None:
         self.step = NewLoop(number, AxisRole.REDUCE)
         self.row_item, self.row = NewLoop(number + 1), NewLoop(number + 2, AxisRole.UPCAST)
         self.vector, self.column_item = NewLoop(number + 3, AxisRole.UPCAST), NewLoop(number + 4)
         self.lane = NewLoop(number + 5, AxisRole.VECTOR)
         self.group = NewLoop(number + 6, AxisRole.BLOCK)
-        self.rows = self.row_item, self.row
+        self.rows = (self.row, self.row_item) if is_along else (self.row_item, self.row)
         self.columns = self.vector, self.column_item, self.lane
         self.sizes = {
             self.step: shared.steps,

@@ -1,0 +1,51 @@
+"""What a kernel asks of the banks of shared memory, as benchmarks/ptx_kernels.py counts it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import ptx_kernels
+import pytest
+
+from proofgrad import Tensor, schedule
+from proofgrad.core.tensor.runtime.realize import compile_only
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[ptx_kernels.Printer]:
+    with ptx_kernels.printer() as made:
+        yield made
+
+
+def matrix(dtype: str, is_transposed: bool) -> Tensor:
+    made = ptx_kernels.ones(128, 128, dtype)
+    return made.T if is_transposed else made
+
+
+@pytest.mark.parametrize("dtype, tile", [("float32", (8, 8, 4)), ("float64", (4, 4, 2))])
+@pytest.mark.parametrize("items", ["16x16", "8x4", "4x8"])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+def test_items_read_shared_tiles_without_conflicts(
+    machine: ptx_kernels.Printer,
+    dtype: str,
+    tile: tuple[int, int, int],
+    items: str,
+    first: bool,
+    second: bool,
+) -> None:
+    """And the text has the loads that were counted."""
+    rows, columns, at_once = tile
+    vectors = f"{columns}x1" if second else f"{columns // at_once}x{at_once}"
+    steps = (3 if second else 4) * at_once
+    wanted = f"shared={items}x{steps} tile={rows}x{vectors}"
+    result = matrix(dtype, first) @ matrix(dtype, second)
+    machine.printed.clear()
+    with schedule(wanted), compile_only():
+        result.realize()
+    (source,) = machine.printed
+    work = ptx_kernels.work_of(source)
+    assert work.turns > 0
+    assert work.conflicts == 0
+    assert work.shared == len(re.findall(r"\b(?:ld|st)\.shared", source.text))
