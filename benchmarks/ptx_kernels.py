@@ -35,9 +35,12 @@ from proofgrad.core.tensor.runtime.realize import compile_only
 
 ARCHITECTURE, NAME = 90, "SM90"
 # Source: NVIDIA H200 data sheet (SXM): 67 TFLOPS of float32 and, by matrix units, of float64; 989.5 of float16 and bfloat16
-# by matrix units; 4.8 TB/s; 132 units, 128 bytes a cycle each from the first cache and from shared memory, 1.755 GHz.
+# by matrix units, 1979 of int8; 4.8 TB/s; 132 units, 128 bytes a cycle each from the first cache and from shared memory, 1.755 GHz.
 FLOAT32, MEMORY = 66.9e12, 4.8e12
-UNITS = {dtypes.float16: 989.5e12, dtypes.bfloat16: 989.5e12, dtypes.float64: 66.9e12}
+UNITS = {
+    dtypes.float16: 989.5e12, dtypes.bfloat16: 989.5e12, dtypes.float64: 66.9e12,
+    dtypes.int8: 1979e12, dtypes.uint8: 1979e12,
+}  # fmt: skip
 CYCLES = 132 * 1.755e9
 FIRST_CACHES = 128 * CYCLES
 
@@ -48,7 +51,8 @@ class Printer(PTXBackend):
     def __init__(self) -> None:
         super().__init__(None, "nothing is run here")
         self.architecture, self.printed = ARCHITECTURE, []
-        self.target = replace(self.target, matrix_units=matrix_units(ARCHITECTURE))
+        units = matrix_units(ARCHITECTURE)
+        self.target = replace(self.target, matrix_units=units, copies_ahead=True)
 
     def emit(self, linear: UOp, name: str) -> Source:
         source = super().emit(linear, name)
@@ -83,6 +87,7 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
     "product 1024": lambda: ones(1024, 1024) @ ones(1024, 1024),
     "product 4096 bf16": lambda: ones(4096, 4096, "bfloat16") @ ones(4096, 4096, "bfloat16"),
     "product 4096 bf16, transposed": lambda: ones(4096, 4096, "bfloat16") @ ones(4096, 4096, "bfloat16").T,
+    "product 4096 int8": lambda: ones(4096, 4096, "int8").matmul(ones(4096, 4096, "int8"), dtype="int32"),
     "product 2048 f64": lambda: ones(2048, 2048, "float64") @ ones(2048, 2048, "float64"),
     "product 1024 bf16": lambda: ones(1024, 1024, "bfloat16") @ ones(1024, 1024, "bfloat16"),
     "convolution 64 64 56 3": lambda: ones(16, 64, 56, 56).conv2d(ones(64, 64, 3, 3), padding=1),
@@ -111,6 +116,7 @@ COUNTED = {
     "ld.16": r"\bld\.global(?:\.\w+)*\.v4\.(?:b|u|s|f)32|\bld\.global(?:\.\w+)*\.v2\.(?:b|u|s|f)64",
     "ld": r"\bld\.global",
     "nc": r"\bld\.global\.nc",
+    "cp": r"\bcp\.async\.c",
     "bar": r"\bbar\.sync|\bbarrier",
     "shfl": r"\bshfl\.sync",
     "mma": r"\bmma\.sync",
@@ -137,6 +143,8 @@ def work_of(source: Source) -> Work:
         match node.op:
             case Ops.RANGE:
                 size = int(node.src[0].arg) if node.src[0].op is Ops.CONST else 1
+                if node.arg[1] is AxisRole.AHEAD:
+                    size = 1  # one part in an iteration, but for the first
                 if node.arg[1] is AxisRole.LANE:
                     if shared:  # the items that are there already take turns
                         size = max(1, size // int(shared[0].src[0].arg))
@@ -218,7 +226,7 @@ def row(kernel: str, source: Source) -> str:
     speed = work.there / seconds / MEMORY
     cells = [
         kernel, f"`{source.entry}`", needs.registers, needs.spills, needs.shared,
-        f"{counts['ld.16']} of {counts['ld']}", counts["nc"], counts["bar"], counts["shfl"], counts["mma"],
+        f"{counts['ld.16']} of {counts['ld']}", counts["nc"], counts["cp"], counts["bar"], counts["shfl"], counts["mma"],
         f"{work.conflicts / max(1, work.turns):.0%}", f"{work.multiply_adds / max(1, work.asked):.2f}", f"{work.asked / work.there:.2f}",
         f"{seconds * 1e6:.1f}", bound, f"{peak:.0%}", f"{speed:.0%}",
     ]  # fmt: skip
@@ -242,10 +250,10 @@ def main(only: list[str]) -> None:
         f"sm_{ARCHITECTURE}, ptxas: {ptxas() or 'not found'}; an estimate for an H200, nothing is run"
     )
     print(
-        "| what | kernel | registers | spilled bytes | shared bytes | 16-byte loads | nc | barriers | shuffles | mma |"
+        "| what | kernel | registers | spilled bytes | shared bytes | 16-byte loads | nc | cp.async | barriers | shuffles | mma |"
         " bank conflicts | multiply-adds a byte asked for | times that a byte is asked for | us at least | bound | of peak | of memory speed |"
     )
-    print("|---" * 17 + "|")
+    print("|---" * 18 + "|")
     with printer() as machine:
         for kernel, make in KERNELS.items():
             if only and not kernel.startswith(tuple(only)):

@@ -194,28 +194,41 @@ class Meanings:
         return meaning
 
     def _kept(self, node: UOp) -> Callable[[int, Loops, Memory], Any]:
-        """What LOCAL_BUFFER holds at an index. All of its positions are filled, also those that nobody reads."""
+        """What LOCAL_BUFFER holds at an index. All of its positions are filled, also those that nobody reads.
+
+        Of two parts of which the next iteration's is filled ahead, the other one is what the iteration before has left.
+        """
         value, loops, around = self.of(node.src[0]), node.src[1:], tuple(free_loops(node))
         sizes = [loop.src[0].arg for loop in loops]
         rows: dict[tuple[int, ...], list[Any]] = {}
+        is_ahead = loops[0].arg[1] is AxisRole.AHEAD
+        summed = [x for x in around if x.arg[1] is AxisRole.REDUCE] if is_ahead else []
 
         def filled(env: Loops, memory: Memory) -> list[Any]:
             row, inner = [None] * prod(sizes), dict(env)
+            left = None
+            if summed and env[summed[0]] > 0:
+                left = row_of({**env, summed[0]: env[summed[0]] - 1}, memory)
             for counters in self.iterations(loops, memory):
                 inner.update(zip(loops, counters))
                 position = 0
                 for counter, size in zip(counters, sizes):
                     position = position * size + counter
-                row[position] = value(inner, memory)
+                is_left = left is not None and counters[0] == env[summed[0]] % 2
+                row[position] = left[position] if is_left else value(inner, memory)
             return row
 
-        def meaning(index: int, env: Loops, memory: Memory) -> Any:
-            assert 0 <= index < prod(sizes), f"{index} is outside of a row"
+        def row_of(env: Loops, memory: Memory) -> list[Any]:
             key = tuple([env[loop] for loop in around])
             if key not in rows:
                 rows[key] = filled(env, memory)
-            assert rows[key][index] is not None, f"{index} of a row is not filled"
-            return rows[key][index]
+            return rows[key]
+
+        def meaning(index: int, env: Loops, memory: Memory) -> Any:
+            assert 0 <= index < prod(sizes), f"{index} is outside of a row"
+            row = row_of(env, memory)
+            assert row[index] is not None, f"{index} of a row is not filled"
+            return row[index]
 
         return meaning
 

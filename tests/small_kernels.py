@@ -654,6 +654,34 @@ def matrices() -> Iterator[tuple[str, UOp]]:
         yield "matrices", UOp.sink(store(row_major(*around, row, column), total))
 
 
+def blocks() -> Iterator[tuple[str, UOp]]:
+    """Sums in blocks of which a group keeps what the next factor reads, one or two memories; one that is the same for all blocks, and
+    one of which the blocks run inside."""
+    for count, both, has_inner, is_first in (
+        (2, False, True, True),
+        (3, False, False, True),
+        (3, True, True, True),
+        (2, False, True, False),
+    ):
+        row, item = UOp.range(2, 2, AxisRole.LOOP), UOp.range(2, 4, AxisRole.LANE)
+        block, step = inner_loops(count, 2, first=6)
+        own = [UOp.range(2, number, AxisRole.LANE) for number in (10, 12)]
+        summed = (block, step) if is_first else (step, block)
+        at = step if has_inner else UOp.index(0)
+        memory = keep(load(X, row_major(block, own[0])), own[0])
+        other = load(Y, row_major(row, block, step))
+        if both:
+            other = kept(keep(load(Y, row_major(row, block, own[1])), own[1]), at)
+        total = reduce(Ops.ADD, kept(memory, at) * other, *(summed if has_inner else (block,)))
+        if not has_inner:
+            total = total.substitute({step: UOp.index(0)})
+        yield "blocks", UOp.sink(store(row_major(row, item), total))
+
+
+# Kernels beside the scope, too long for every step, by the step that they are for.
+BESIDE = {"mma": matrices, "fill_ahead": blocks}
+
+
 def small_kernels(chosen: Iterable[tuple[str, UOp]]) -> Iterator[SmallKernel]:
     """The legal ones."""
     for family, graph in chosen:

@@ -258,6 +258,15 @@ def for_mma(graph: UOp) -> Iterator[Arguments]:
             yield _call(node, tuple(outputs), tuple(made[:2]), NewLoop(MORE[2], role))
 
 
+def for_fill_ahead(graph: UOp) -> Iterator[Arguments]:
+    loops = loops_in(graph)
+    for loop in (*loops, FOREIGN, *NO_LOOPS):
+        for number in {FREE, *[x.arg[0] for x in loops]}:
+            yield _call(loop, NewLoop(number, AxisRole.AHEAD))
+        for role in AxisRole:
+            yield _call(loop, NewLoop(FREE, role))
+
+
 def for_each_node(graph: UOp) -> Iterator[Arguments]:
     for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
         yield _call(node)
@@ -285,6 +294,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "scatter": for_scatter,
     "join_sums": for_each_node,
     "reduce_inside": for_reduce_inside,
+    "fill_ahead": for_fill_ahead,
     "mma": for_mma,
     "read_inside": for_each_node,
     "unmask": for_each_node,

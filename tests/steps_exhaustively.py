@@ -19,7 +19,7 @@ import pkgutil
 import random
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -31,7 +31,7 @@ if __name__ == "__main__":  # else the folder of tests is found already
 
 from kernel_interpreter import SHARED_OUT, run_kernel  # noqa: E402
 from programs_of_kernels import LAST, Programs, WrongStep  # noqa: E402
-from small_kernels import OUT, SmallKernel, graphs, matrices, small_kernels  # noqa: E402
+from small_kernels import BESIDE, OUT, SmallKernel, graphs, small_kernels  # noqa: E402
 from step_arguments import ARGUMENTS  # noqa: E402
 
 from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
@@ -61,6 +61,7 @@ MACHINE = Target(
     vector_bytes=16,
     threads=2,
     scratch_bytes=256,
+    local_bytes=256,
     matrix_units=(MatrixUnit(dtypes.int32, dtypes.int32, 2, 1),),
 )
 
@@ -222,16 +223,19 @@ def shown(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> str:
     return f"{name}({', '.join([*map(repr, args), *[f'{k}={v!r}' for k, v in named.items()]])})"
 
 
-def try_matrices(tally: Tally) -> None:
-    """The step to a matrix unit, whose loops are longer than those of small kernels. Raises: WrongStep."""
-    known, count = facts(), tally.steps["mma"]
-    for kernel in small_kernels(matrices()):
-        checked = Checked(kernel, known)
-        for args, named in ARGUMENTS["mma"](kernel.graph):
-            made = taken(checked, checked.nest, "mma", args, named)
-            count.made, count.refused = count.made + (made is not None), count.refused + (not made)
-            if made is not None:
-                checked.check(tuple([nest.graph for nest in made]), ("mma", args, named))
+def try_beside(tally: Tally, names: Collection[str] = tuple(BESIDE)) -> None:
+    """The steps whose kernels are longer than small ones, each on its own. Raises: WrongStep."""
+    known = facts()
+    for name, made_for in [(n, made_for) for n, made_for in BESIDE.items() if n in names]:
+        count = tally.steps[name]
+        for kernel in small_kernels(made_for()):
+            checked = Checked(kernel, known)
+            for args, named in ARGUMENTS[name](kernel.graph):
+                made = taken(checked, checked.nest, name, args, named)
+                count.made += made is not None
+                count.refused += not made
+                if made is not None:
+                    checked.check(tuple([nest.graph for nest in made]), (name, args, named))
 
 
 def try_pairs(checked: Checked, draw: random.Random, pairs: int) -> int:
@@ -306,8 +310,7 @@ def main(arguments: Sequence[str]) -> int:
         starts = [asked.start + asked.stride * k for k in range(asked.jobs)]
         for part in workers.map(_run_some, starts, repeat(stride), repeat(names)):
             tally.add(part)
-    if "mma" in names:
-        try_matrices(tally)
+    try_beside(tally, names)
     print(tally.table())
     draw, found = random.Random(asked.seed), graphs()
     made = run_pairs(draw.sample(found, min(len(found), asked.pairs // 4)), draw, 4)

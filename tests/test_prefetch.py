@@ -40,7 +40,7 @@ def test_the_columns_of_a_long_tile_are_asked_for_ahead(sizes: tuple[int, int, i
     assert any(load.dtype.lanes > 1 for load in ahead)
     hints = emit(tile, "kernel", Dialect()).text.count("call void @llvm.prefetch.p0(")
     assert hints == sum(map(len, ahead.values()))
-    assert "prefetch" not in emit(tile, "kernel", PTXDialect()).text
+    assert "prefetch" not in emit(tile, "kernel", PTXDialect(copies_ahead=True)).text
 
 
 @pytest.mark.parametrize("depth", [1, 4, 16])

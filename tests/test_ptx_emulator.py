@@ -299,12 +299,20 @@ LAYOUTS: dict[str, tuple[tuple[int, Layout], tuple[int, Layout], tuple[int, Layo
         (1, lambda g, t, i: (t, g)),
         (4, lambda g, t, i: (g if i < 2 else g + 8, t * 2 + (i & 1))),
     ),
+    "m16n8k32": (
+        (16, lambda g, t, i: (g if i < 4 or 8 <= i < 12 else g + 8, t * 4 + (i & 3) + (16 if i >= 8 else 0))),
+        (8, lambda g, t, i: (t * 4 + (i & 3) + (16 if i >= 4 else 0), g)),
+        (4, lambda g, t, i: (g if i < 2 else g + 8, t * 2 + (i & 1))),
+    ),
     "m8n8k4": (
         (1, lambda g, t, i: (g, t)),
         (1, lambda g, t, i: (t, g)),
         (2, lambda g, t, i: (g, t * 2 + i)),
     ),
 }  # fmt: skip
+
+
+TOTALS = {"f64": "f64", "s8": "s32", "u8": "s32"}
 
 
 def fragments_in_order(matrix: np.ndarray, count: int, layout: Layout) -> np.ndarray:
@@ -330,7 +338,7 @@ def product_kernel(name: str, kind: str, counts: tuple[int, int, int], bytes_a: 
         lines += [
             f"ld.global.b{8 * each} {one}, [%o+{each * j}];" for j, one in enumerate(registers)
         ]
-    total = "f64" if kind == "f64" else "f32"
+    total = TOTALS.get(kind, "f32")
     lines.append(
         f"mma.sync.aligned.{name}.row.col.{total}.{kind}.{kind}.{total} {lists[2]}, {lists[0]}, {lists[1]}, {lists[2]};"
     )
@@ -345,20 +353,21 @@ def product_kernel(name: str, kind: str, counts: tuple[int, int, int], bytes_a: 
 @pytest.mark.parametrize(
     ("shape", "kind"),
     [("m16n8k16", "f16"), ("m16n8k16", "bf16"), ("m16n8k8", "f16"), ("m16n8k8", "bf16"),
-     ("m16n8k8", "tf32"), ("m16n8k4", "tf32"), ("m8n8k4", "f64")],
+     ("m16n8k8", "tf32"), ("m16n8k4", "tf32"), ("m8n8k4", "f64"), ("m16n8k32", "s8"), ("m16n8k32", "u8")],
 )  # fmt: skip
 def test_product_of_fragments_is_the_product_of_the_matrices(shape: str, kind: str) -> None:
     layouts = LAYOUTS[f"{shape}.tf32" if kind == "tf32" else shape]
     rows, columns, depth = [int(n) for n in re.findall(r"\d+", shape)]
     random = np.random.default_rng(0)
-    a, b = random.integers(-8, 8, (rows, depth)) / 4, random.integers(-8, 8, (depth, columns)) / 4
-    total = np.float64 if kind == "f64" else np.float32
+    low, high, unit = {"s8": (-128, 128, 1), "u8": (0, 256, 1)}.get(kind, (-8, 8, 4))
+    a, b = [random.integers(low, high, s) / unit for s in ((rows, depth), (depth, columns))]
+    total = {"f64": np.float64, "s32": np.int32, "f32": np.float32}[TOTALS.get(kind, "f32")]
     c = random.integers(-8, 8, (rows, columns)).astype(total)
     laid = [fragments_in_order(m, *layout) for m, layout in zip((a, b, c), layouts)]
     if kind == "bf16":
         given = [(m.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for m in laid[:2]]
     else:
-        given = [m.astype({"f16": np.float16, "tf32": np.float32, "f64": np.float64}[kind]) for m in laid[:2]]  # fmt: skip
+        given = [m.astype({"f16": np.float16, "tf32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8}[kind]) for m in laid[:2]]  # fmt: skip
     result = laid[2].astype(total)
     counts = (layouts[0][0], layouts[1][0], layouts[2][0])
     launch(product_kernel(shape, kind, counts, given[0].itemsize), 1, 32, result, *given)

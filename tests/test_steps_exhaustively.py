@@ -22,7 +22,7 @@ from steps_exhaustively import (
     facts,
     run,
     run_pairs,
-    try_matrices,
+    try_beside,
 )
 
 from proofgrad.core.compile.steps.loop_nest import STEPS
@@ -52,7 +52,7 @@ def test_steps_keep_what_small_kernels_store(every: list[tuple[str, UOp]]) -> No
     tally = Tally()
     run(every[ALWAYS :: 2 * STRIDE], ARGUMENTS, tally)
     run(every[today() % STRIDE :: 2 * STRIDE], ARGUMENTS, tally)
-    try_matrices(tally)
+    try_beside(tally)
     never = [name for name, count in tally.steps.items() if not count.made or not count.refused]
     assert never == [], f"STEPS_SEED={today()}\n{tally.table()}"
 

@@ -103,6 +103,27 @@ def test_a_product_of_any_size_is_exact_on_an_emulated_gpu(
     np.testing.assert_array_equal(values(on(DEVICE, a, dtype) @ on(DEVICE, b, dtype)), a @ b)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("sizes", [(33, 147, 29), (16, 64, 40)])
+@pytest.mark.parametrize("second", [False, True])
+def test_products_of_bytes_are_exact_and_wrap_as_int32(
+    sizes: tuple[int, int, int], second: bool, dtype: str, gpu: None
+) -> None:
+    rows, steps, columns = sizes
+    a, b = [
+        np.random.default_rng(7).integers(0, 256, s).astype(dtype)
+        for s in ((rows, steps), (steps, columns))
+    ]
+    a[:2], b[:, :2] = np.iinfo(dtype).min, np.iinfo(dtype).min  # the largest products of int8
+    x, y = [Tensor(array, device=DEVICE).realize() for array in (a, b.T.copy() if second else b)]
+    y = y.T if second else y
+    before = Tensor(np.full((rows, columns), 2**31 - 9, "int32"), device=DEVICE).realize()
+    got = (x.matmul(y, dtype=dtypes.int32) + before).numpy()
+    with np.errstate(over="ignore"):
+        wanted = (a.astype("int64") @ b.astype("int64") + (2**31 - 9)).astype("int32")
+    np.testing.assert_array_equal(got, wanted)
+
+
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("second", [False, True])
 @pytest.mark.parametrize("sizes", [(24, 64, 40), (23, 33, 41)])
@@ -172,17 +193,24 @@ def test_tiles_of_warps_are_exact_on_the_reference_machine(
 
 
 def square(dtype: DType) -> Tensor:
-    return on("WARPS", whole(64, 64), dtype) @ on("WARPS", whole(64, 64), dtype)
+    return multiplied(*[on("WARPS", whole(64, 64), dtype) for _ in range(2)])
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64])
+def multiplied(x: Tensor, y: Tensor) -> Tensor:
+    """The product as units add it: of bytes in int32."""
+    return x.matmul(y, dtype=dtypes.int32 if x.dtype.itemsize == 1 else None)
+
+
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64, dtypes.int8, dtypes.uint8]
+)
 def test_a_product_of_a_type_that_a_unit_takes_is_multiplied_by_it(dtype: DType) -> None:
     assert uses_unit(lambda: square(dtype))
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int8])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int16])
 def test_no_value_is_rounded_for_a_unit(dtype: DType) -> None:
-    """float32 has more digits than any unit takes."""
+    """float32 and int16 have more digits than any unit takes."""
     assert not uses_unit(lambda: square(dtype))
 
 
@@ -204,6 +232,8 @@ def test_an_old_gpu_has_no_units() -> None:
         dtypes.float16,
         dtypes.bfloat16,
         dtypes.float64,
+        dtypes.int8,
+        dtypes.uint8,
     }
 
 
@@ -258,6 +288,8 @@ def linear_of(dtype: DType, wanted: str) -> UOp:
         (dtypes.float16, "m16n8k16.row.col.f32.f16.f16.f32", 2 * 2 * 2),
         (dtypes.bfloat16, "m16n8k16.row.col.f32.bf16.bf16.f32", 2 * 2 * 2),
         (dtypes.float64, "m8n8k4.row.col.f64.f64.f64.f64", 2 * 2 * 2),
+        (dtypes.int8, "m16n8k32.row.col.s32.s8.s8.s32", 2 * 2 * 2),
+        (dtypes.uint8, "m16n8k32.row.col.s32.u8.u8.s32", 2 * 2 * 2),
     ],
 )
 def test_ptx_has_an_instruction_for_each_tile_and_reads_in_wide_pieces(
@@ -266,13 +298,13 @@ def test_ptx_has_an_instruction_for_each_tile_and_reads_in_wide_pieces(
     """Two tiles along both sides, and two instructions for the steps that an item holds."""
     text = emit_ptx(linear_of(dtype, "warps=1x2x2x2"), "product", 90).text
     assert text.count(f"mma.sync.aligned.{name}") == text.count("mma.sync") == count
-    assert text.count("bar.sync") == 2
+    assert text.count("bar.sync") == (1 if dtype.itemsize == 1 else 2)  # of bytes all 64 steps
     assert re.search(r"ld\.shared\.v4\.b32|ld\.shared\.v2\.b64", text)
     assert not re.search(r"ld\.shared\.b(8|16)", text)
 
 
 @pytest.mark.skipif(PTXAS is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
-@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64])
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64, dtypes.int8])
 def test_ptxas_takes_products_by_units(dtype: DType, tmp_path: Path) -> None:
     assert assemble(emit_ptx(linear_of(dtype, "warps=1x2x1x2"), "product", 80).text, tmp_path) == ""
 
@@ -290,6 +322,7 @@ def test_a_machine_without_units_says_so() -> None:
     [
         (dtypes.float64, (32, 64, 16), "warps=1x2x1x1"),
         (dtypes.float16, (19, 37, 21), "warps=1x2x1x1"),
+        (dtypes.int8, (19, 70, 21), "warps=1x2x1x1"),
         (dtypes.float16, (16, 33, 32), "warps=1x1x1x2"),  # columns are read in vectors
     ],
 )
@@ -300,7 +333,7 @@ def test_the_solver_shows_all_of_a_product_by_units(
     x, y = on("WARPS", whole(rows, steps), dtype), on("WARPS", whole(steps, columns), dtype)
     capfd.readouterr()
     with schedule(wanted), Context(PROVE=1, PLANS=0), compile_only():
-        (x @ y).realize()
+        multiplied(x, y).realize()
     told = capfd.readouterr().err
     assert re.search(r"none unknown; \d waits of groups;", told), told
     assert "NOT COVERED" not in told

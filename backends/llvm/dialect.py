@@ -37,6 +37,7 @@ class Dialect:
     target = Target("llvm")  # its caches: what is asked for ahead of its use
     has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
+    copies_ahead = False  # copies into memory of a group go on by themselves
     dot_bits: frozenset[int] = frozenset()  # vectors of int32 of which x86 has the DOT
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
@@ -77,6 +78,14 @@ class Dialect:
     def wait_for_group(self) -> str:
         """The instruction that waits until each item of a group has come to it."""
         raise CompileError(f"{self.language} has no work items; none waits for others")
+
+    def begin_copy(self, target: str, source: str, nbytes: int, size: str | None) -> str:
+        """The instruction that begins to copy into memory of a group; `size`: so many of the bytes, and zeros behind."""
+        raise CompileError(f"{self.language} has no copies that go on by themselves")
+
+    def wait_for_copies(self) -> str:
+        """The instruction that waits until all copies of this item have arrived."""
+        raise CompileError(f"{self.language} has no copies that go on by themselves")
 
     def product_of_fragments(
         self,

@@ -15,6 +15,7 @@ from dataclasses import replace
 from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
+from proofgrad.backends.llvm.copies import copies_of, is_aligned, write_copy
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.lanes_off import may_be_on
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
@@ -99,6 +100,8 @@ class _Printer:
         self.of_group.update(kept)
         self.group = group_size(linear)
         self.waits = waits(linear)
+        self.copies = copies_of(linear) if dialect.copies_ahead else {}
+        self.copied = frozenset(self.copies.values())
         self.shared = 0  # open loops that the items of a group share out
         self.of_module: list[str] = []
         self.scratch: list[str] = []  # lines that make room, once in a call
@@ -122,8 +125,9 @@ class _Printer:
         return [*zeros, *self.of_module, *body, *self.dialect.close(self.name, slots), *ends]
 
     def _settled(self) -> list[str]:
-        """Stores past the caches keep no order with others until a fence."""
-        return ["  fence seq_cst"] if self.nontemporal else []
+        """Stores past the caches keep no order with others until a fence; nothing is on its way when an item ends."""
+        ends = ["  fence seq_cst"] if self.nontemporal else []
+        return [*ends, *([f"  {self.dialect.wait_for_copies()}"] if self.copies else [])]
 
     def _zeros(self) -> list[str]:
         size = self.writer.zero_bytes
@@ -241,7 +245,7 @@ class _Printer:
     def kept(self, node: UOp) -> None:
         self.registers[node] = self._register(node.src[0].src[0].src[0])
         if node in self.waits:
-            self.writer.do(self.dialect.wait_for_group())
+            self._wait_for_group()
 
     def cast(self, node: UOp) -> None:
         convert = write_cast if node.op is Ops.CAST else write_bitcast
@@ -299,7 +303,8 @@ class _Printer:
         start, bound, tested_first = self._limits(node)
         label = writer.fresh("loop")
         step = self.group if role is AxisRole.LANE and self.group is not None else 1
-        loop = OpenLoop(node, label, writer.block, start, bound, 0, tested_first, step)
+        counter = self.registers[node] = f"%i{node.arg[0]}_{label}"
+        loop = OpenLoop(node, label, writer.block, start, bound, 0, tested_first, counter, step)
         if node in self.skipped and not tested_first:
             runs = self._where_all(self.skipped[node])
             writer.do(f"br i1 {runs}, label %{label}, label %{label}.end")
@@ -310,7 +315,8 @@ class _Printer:
             writer.do(f"br label %{label}")
         writer.begin_block(label)
         loop.counter_line = writer.reserve()
-        counter = self.registers[node] = f"%i{node.arg[0]}_{label}"
+        if role is AxisRole.AHEAD:
+            self._open_part(node, loop)
         for accumulator in self.carried.get(node, ()):
             name = f"%{writer.fresh('sum')}"
             loop.phis[accumulator] = (writer.reserve(), name, self.current[accumulator])
@@ -321,6 +327,33 @@ class _Printer:
             writer.begin_block(f"{label}.body")
         self.loops.append(loop)
 
+    def _open_part(self, node: UOp, loop: OpenLoop) -> None:
+        """The part that is filled for this iteration of the loop around, then the one for the next, before which items wait."""
+        writer, llvm_type = self.writer, register_type(node.dtype)
+        if node in self.waits:
+            is_next = writer.let(f"icmp eq {llvm_type} {loop.counter}, 1")
+            writer.do(f"br i1 {is_next}, label %{loop.label}.next, label %{loop.label}.fill")
+            writer.begin_block(f"{loop.label}.next")
+            self._wait_for_group()
+            writer.do(f"br label %{loop.label}.fill")
+            writer.begin_block(f"{loop.label}.fill")
+        iteration = self.registers[self.loops[-1].range]
+        later = writer.let(f"add {llvm_type} {iteration}, {loop.counter}")
+        self.registers[node] = writer.let(f"and {llvm_type} {later}, 1")
+
+    def _first_part(self, node: UOp) -> str:
+        """Where a loop over parts begins: later iterations of the loop around find what the one before has filled."""
+        if not self.loops or self.loops[-1].range.arg[1] is not AxisRole.REDUCE:
+            raise CompileError(f"Linear of {self.name} fills memory ahead outside of a reduction")
+        iteration, llvm_type = self.registers[self.loops[-1].range], register_type(node.dtype)
+        is_first = self.writer.let(f"icmp eq {llvm_type} {iteration}, 0")
+        return self.writer.let(f"select i1 {is_first}, {llvm_type} 0, {llvm_type} 1")
+
+    def _wait_for_group(self) -> None:
+        if self.copies:
+            self.writer.do(self.dialect.wait_for_copies())
+        self.writer.do(self.dialect.wait_for_group())
+
     def _limits(self, node: UOp) -> tuple[str, str, bool]:
         """First value, bound, and whether the loop may run zero times."""
         if node.arg[1] is AxisRole.THREAD:
@@ -330,6 +363,8 @@ class _Printer:
             ]
             return limits[0], limits[1], True
         size = node.src[0]
+        if node.arg[1] is AxisRole.AHEAD:
+            return self._first_part(node), self._register(size), False
         if node.arg[1] is AxisRole.LANE:
             item = self.dialect.item_of_group(self.writer.let)
             return (
@@ -352,12 +387,12 @@ class _Printer:
         if self._is_one_each(node.src[0]):
             return
         if node in self.waits:
-            self.writer.do(self.dialect.wait_for_group())
+            self._wait_for_group()
         if not self.loops or self.loops[-1].range is not node.src[0]:
             raise CompileError(f"Linear of {self.name} closes a loop that is not the innermost one")
         loop = self.loops.pop()
         writer, llvm_type = self.writer, register_type(loop.range.dtype)
-        counter = self.registers[loop.range]
+        counter = loop.counter
         stepped = writer.let(f"add nuw nsw {llvm_type} {counter}, {loop.step}", "next")
         latch = writer.block
         if loop.tested_first:
@@ -458,6 +493,8 @@ class _Printer:
 
     def load(self, node: UOp) -> None:
         position = self.positions[node.src[0]]
+        if node in self.copies:
+            return
         self.registers[node] = write_load(self.writer, position, node.dtype)
         for hint in self.ahead.get(node, ()):
             self.prefetch(position, hint)
@@ -488,10 +525,21 @@ class _Printer:
             rows = [self._register(row.src[1]) for row in self.transposed[node]]
             first = self.positions[self.transposed[node][0].src[0]]
             return write_transposed_stores(self.writer, first, value.dtype, rows)
+        if node in self.copied:
+            return self._copy(node)
         write = write_nontemporal_store if node in self.nontemporal else write_store
         if self._is_every_items(position.src[0]):
             return self._store_once(position, value)
         write(self.writer, self.positions[position], value.dtype, self._register(value))
+
+    def _copy(self, node: UOp) -> None:
+        """A copy that goes on by itself, where both sides are aligned to it."""
+        source, value = self.positions[node.src[1].src[0]], node.src[1]
+        target = self.positions[node.src[0]]
+        if is_aligned(self.writer, target, source, value.dtype):
+            return write_copy(self.writer, target, source, value.dtype)
+        loaded = write_load(self.writer, source, value.dtype)
+        write_store(self.writer, target, value.dtype, loaded)
 
     def _is_every_items(self, memory: UOp) -> bool:
         """Whether all items of a group come to a store of what one of them stores."""

@@ -22,6 +22,7 @@ class OpenLoop:
     bound: str
     counter_line: int
     tested_first: bool
+    counter: str
     step: int = 1
     phis: dict[UOp, tuple[int, str, str]] = field(default_factory=dict)  # line, name, first value
     before: dict[UOp, str] | None = None  # the registers outside of a loop that a mask turns off

@@ -84,7 +84,7 @@ def write_load(writer: Writer, position: Position, dtype: DType) -> str:
         loaded = load_lanes(writer, position, dtype)
     else:
         address = _address_or_zeros(writer, position, dtype)
-        loaded = _load(writer, position, address, dtype, _alignment(writer, position, dtype))
+        loaded = _load(writer, position, address, dtype, alignment(writer, position, dtype))
         if position.of_group and position.mask is not None:
             loaded = _or_zero(writer, position.mask, memory_type(dtype), loaded)
     if not dtype.is_bool:
@@ -125,7 +125,7 @@ def _or_zero(writer: Writer, mask: str, kind: str, loaded: str) -> str:
     return writer.let(f"select i1 {mask}, {kind} {loaded}, {kind} zeroinitializer")
 
 
-def _alignment(writer: Writer, position: Position, dtype: DType) -> int:
+def alignment(writer: Writer, position: Position, dtype: DType) -> int:
     """Bytes that an address of a vector, or in memory of a group, is known to be a multiple of.
 
     LLVM makes one wide load of several next to each other, and may read one element too many: of memory of a group there is
@@ -149,7 +149,7 @@ def _load_whole_or_by_lanes(writer: Writer, position: Position, dtype: DType) ->
     """One access where all lanes are read, which is everywhere but at an end."""
     assert position.address is not None
     end, vector = _ask_all_lanes(writer, position, "load"), memory_type(dtype)
-    whole = _load(writer, position, position.address, dtype, _alignment(writer, position, dtype))
+    whole = _load(writer, position, position.address, dtype, alignment(writer, position, dtype))
     writer.do(f"br label %{end}")
     writer.begin_block(f"{end}.lanes")
     lanes = _masked_load(writer, position, dtype)
@@ -292,9 +292,7 @@ def _store_lanes(writer: Writer, position: Position, dtype: DType, value: str) -
         writer.begin_block(end)
     else:
         assert position.address is not None
-        _store(
-            writer, position, position.address, dtype, value, _alignment(writer, position, dtype)
-        )
+        _store(writer, position, position.address, dtype, value, alignment(writer, position, dtype))
 
 
 def _masked_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:

@@ -130,6 +130,7 @@ class _Printer:
         self._of_group.update(kept)
         self._group = group_size(linear)
         self._waits = waits(linear)
+        self._running: list[UOp] = []  # open loops of reductions
         self._shared = 0  # open loops that the items of a group share out
 
     @property
@@ -200,7 +201,10 @@ class _Printer:
                     return self._line(f"{first};")
                 self._line(f"for ({first}; {name} < {size}; {name} += {self._group}) {{")
                 self._depth += 1
+            case AxisRole.AHEAD:
+                self._open_part(node, name, kind)
             case AxisRole.LOOP | AxisRole.REDUCE:
+                self._running.append(node)
                 self._line(f"for ({kind} {name} = 0; {name} < {size}; {name}++) {{")
                 self._depth += 1
             case AxisRole.THREAD | AxisRole.VECTOR | AxisRole.UPCAST:
@@ -208,8 +212,19 @@ class _Printer:
             case _:
                 assert_never(role)
 
+    def _open_part(self, node: UOp, name: str, kind: str) -> None:
+        """The part that is filled for this iteration of the loop around, then the one for the next, before which items wait."""
+        later, around = self._unused(f"later{node.arg[0]}"), self._names[self._running[-1]]
+        self._line(f"for ({kind} {later} = {around} == 0 ? 0 : 1; {later} < 2; {later}++) {{")
+        self._depth += 1
+        self._line(f"{kind} {name} = ({around} + {later}) & 1;")
+        if node in self._waits:
+            self._line(f"if ({later} == 1) barrier(CLK_LOCAL_MEM_FENCE);")
+
     def _close(self, range_node: UOp) -> None:
         role = range_node.arg[1]
+        if role in (AxisRole.LOOP, AxisRole.REDUCE):
+            self._running.remove(range_node)
         self._shared -= role is AxisRole.LANE
         if role not in (AxisRole.GLOBAL, AxisRole.BLOCK) and not self._is_one_each(range_node):
             self._depth -= 1

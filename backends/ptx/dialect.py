@@ -28,6 +28,9 @@ class PTXDialect(Dialect):
     has_masked_access = False
     has_prefetch = False  # other threads run while one waits
 
+    def __init__(self, copies_ahead: bool) -> None:
+        self.copies_ahead = copies_ahead
+
     def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:
         """The first lines of a kernel: its signature and the label of its first block.
 
@@ -68,6 +71,18 @@ class PTXDialect(Dialect):
     def wait_for_group(self) -> str:
         """A barrier, for memory of the block as well."""
         return "call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
+
+    def begin_copy(self, target: str, source: str, nbytes: int, size: str | None) -> str:
+        """cp.async; 16 bytes pass the first cache by."""
+        cache, form = "cg" if nbytes == 16 else "ca", "" if size is None else ".s"
+        pointers = f"{self.group_pointer} {target}, {self.pointer} {source}"
+        counted = "" if size is None else f", i32 {size}"
+        name = f"llvm.nvvm.cp.async.{cache}.shared.global.{nbytes}{form}"
+        return f"call void @{name}({pointers}{counted})"
+
+    def wait_for_copies(self) -> str:
+        """cp.async.wait_all."""
+        return "call void @llvm.nvvm.cp.async.wait.all()"
 
     def product_of_fragments(
         self,

@@ -21,6 +21,7 @@ from proofgrad.core.ir.uop import UOp
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DEFAULT_ARCHITECTURE = 70
+COPIES_AHEAD = 80  # from here on cp.async. Source: PTX ISA, "cp.async", target ISA notes
 # The lowest PTX version that knows each architecture, so that the oldest driver that can run the
 # GPU reads the text. Source: PTX ISA, "Release Notes", table of supported targets.
 PTX_VERSIONS = {70: 60, 75: 63, 80: 70, 86: 71, 89: 78, 90: 78, 100: 86, 120: 87}
@@ -42,7 +43,7 @@ def known_architecture(capability: int) -> int:
 
 def emit(linear: UOp, name: str, architecture: int = DEFAULT_ARCHITECTURE) -> Source:
     """The PTX of a program. Raises: CompileError, with the IR that LLVM refused."""
-    source = emit_llvm(linear, name, PTXDialect())
+    source = emit_llvm(linear, name, PTXDialect(architecture >= COPIES_AHEAD))
     return replace(source, text=ptx_of_llvm(source.text, architecture))
 
 

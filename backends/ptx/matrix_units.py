@@ -5,7 +5,7 @@ Owns: the order of a fragment's elements in the registers of an instruction. Doe
 
 Source: PTX ISA, "Matrix multiply-accumulate operation using mma instruction". In each of its shapes lane 4 * g + q has elements of
 rows g (and g + 8) of A, of column g of B, and of columns 2q and 2q + 1 of C, as here. Its steps are others: of m16n8k16
-those are 2q, 2q + 1, 2q + 8 and 2q + 9, where here an item has neighbours. A and B name their steps alike, and a sum does not
+those are 2q, 2q + 1, 2q + 8 and 2q + 9, of m16n8k32 4q to 4q + 3 and 4q + 16 to 4q + 19, where here an item has neighbours. A and B name their steps alike, and a sum does not
 depend on how its steps are named; so each item reads neighbours in one wide load. What an item holds for more
 steps than an instruction takes goes into several, one after the other.
 """
@@ -39,6 +39,12 @@ INSTRUCTIONS = (
     ),
     _Instruction(
         MatrixUnit(dtypes.bfloat16, _F32, 2, 4), "m16n8k16.row.col.bf16", 2, "i32", "float"
+    ),
+    _Instruction(
+        MatrixUnit(dtypes.int8, dtypes.int32, 2, 8), "m16n8k32.row.col.s8", 4, "i32", "i32"
+    ),
+    _Instruction(
+        MatrixUnit(dtypes.uint8, dtypes.int32, 2, 8), "m16n8k32.row.col.u8", 4, "i32", "i32"
     ),
     _Instruction(MatrixUnit(_F64, _F64, 1, 1), "m8n8k4.row.col.f64", 1, "double", "double"),
 )
@@ -94,10 +100,9 @@ def _words(let: Callable[[str], str], one: _Instruction, held: str, steps: int) 
             let(f"extractelement <{steps} x {one.register}> {held}, i64 {k}") for k in range(steps)
         ]
     if one.register == "i32":  # bits of elements
-        words = let(f"bitcast <{steps} x i16> {held} to <{steps // 2} x i32>")
-        return [
-            let(f"extractelement <{steps // 2} x i32> {words}, i64 {k}") for k in range(steps // 2)
-        ]
+        bits, count = 32 // one.elements, steps // one.elements
+        words = let(f"bitcast <{steps} x i{bits}> {held} to <{count} x i32>")
+        return [let(f"extractelement <{count} x i32> {words}, i64 {k}") for k in range(count)]
     vector = f"<{steps} x half>"
     return [
         let(f"shufflevector {vector} {held}, {vector} poison, <2 x i32> <i32 {k}, i32 {k + 1}>")

@@ -15,7 +15,7 @@ from typing import Any
 
 from proofgrad.backends.printed import NoMemory
 from proofgrad.backends.ptx.driver import Driver
-from proofgrad.backends.ptx.emit import DEFAULT_ARCHITECTURE, emit, known_architecture
+from proofgrad.backends.ptx.emit import COPIES_AHEAD, DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.backends.ptx.graph import GraphSequence
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.memory import AdoptedMemory, Copies, DeviceMemory
@@ -68,6 +68,7 @@ class PTXBackend(Backend):
             units=UNITS if driver is None else driver.units,
             lockstep=WARP,
             matrix_units=matrix_units(self.architecture),
+            copies_ahead=self.architecture >= COPIES_AHEAD,
             index_dtype=dtypes.int32,
             is_tuned=driver is not None and not driver.is_emulated and self.architecture in TUNED,
             runs=driver is not None,

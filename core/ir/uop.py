@@ -31,6 +31,7 @@ class AxisRole(enum.Enum):
     GLOBAL = "global"  # one GPU work item a value
     BLOCK = "block"  # one group of work items a value
     LANE = "lane"  # shared out among the items of a group, which wait for each other where they read what it keeps
+    AHEAD = "ahead"  # over parts of memory of a group: in the first iteration of the loop around both are filled, then the next one
     VECTOR = "vector"  # the lanes of vector registers
     UPCAST = "upcast"  # unrolled into separate registers
 

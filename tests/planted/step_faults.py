@@ -60,6 +60,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "clamp": ("brought",),
     "unmask": ("unmasked",),
     "pair": ("dot_of_words", "word_of"),
+    "fill_ahead": ("iteration_kept", "part_read", "position_in_part"),
     "mma": ("warp_law", "_of_warp"),
     "unroll": ("_copies", "_combined", "_one_by_one"),
     "narrow": ("terms_beyond",),
@@ -81,6 +82,7 @@ BODIES = (
         "running",
         "unroll",
         "local_buffer",
+        "fill_ahead",
         "mma",
     ),
     *(

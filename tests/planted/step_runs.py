@@ -18,7 +18,7 @@ from typing import Any
 
 from programs_of_kernels import LAST, WrongStep, check_stored, ways_to_programs
 from small_graphs import GRAPH_ARGUMENTS, PROGRAMS, check
-from small_kernels import SmallKernel, graphs, matrices, small_kernels
+from small_kernels import BESIDE, SmallKernel, graphs, small_kernels
 from step_arguments import ARGUMENTS
 from steps_exhaustively import Checked, facts, nests_of
 
@@ -119,10 +119,12 @@ def kernels(start: int, each: int) -> list[Checked]:
 
 
 @cache
-def of_matrices() -> list[Checked]:
-    """Kernels of the size of a matrix unit."""
+def beside(name: str) -> list[Checked]:
+    """Kernels that are for one step alone."""
     known = facts()
-    return [Checked(kernel, known) for kernel in small_kernels(matrices())]
+    return [
+        Checked(kernel, known) for kernel in small_kernels(BESIDE[name]() if name in BESIDE else ())
+    ]
 
 
 def drawn(members: Sequence[Any], count: int, seed: str) -> list[Any]:
@@ -145,7 +147,7 @@ def applications(name: str, start: int, stride: int) -> Iterator[Application]:
                 )
         return
     chosen = kernels(start, SELDOM.get(name, EACH_FAMILY))[::stride]
-    for checked in [*chosen, *of_matrices()] if name == "mma" else chosen:
+    for checked in [*chosen, *beside(name)]:
         kernel, nest = checked.kernel, checked.nest
         if name in LAST:
             for step, way, asked in ways_to_programs(kernel.graph, nest):

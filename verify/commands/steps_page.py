@@ -42,6 +42,7 @@ ORDER = (
         "deinterleave",
         "pad_rows",
         "local_buffer",
+        "fill_ahead",
         "mma",
         "unroll",
     ),

@@ -13,7 +13,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import CONST, LOCAL_BUFFER, MUL, REDUCE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.terms import DIGITS
+from proofgrad.verify.kernels.terms import DIGITS, is_known
 
 _MADE = ELEMENTWISE | {Ops.INDEX, Ops.LOAD}
 STEPS = DIGITS + (1 << 20)  # the number of the loop over the steps of a product
@@ -42,12 +42,16 @@ def sum_of_products(
 
 
 def chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
-    """`one` where the condition holds, else `other`: as far as they are made alike, of what each is made of there."""
+    """`one` where the condition holds, else `other`: as far as they are made alike, of what each is made of there.
+
+    Positions are chosen whole: of two sums of multiples a sum is left in each case, and no product of choices.
+    """
     done: dict[tuple[UOp, UOp], UOp] = {}
     stack = [(one, other)]
     while stack:
         first, second = pair = stack[-1]
         alike = first.op is second.op and first.op in _MADE and len(first.src) == len(second.src)
+        alike = alike and not is_known(first)
         if first is second:
             done[pair] = first
         elif not alike or (first.dtype, first.arg) != (second.dtype, second.arg):

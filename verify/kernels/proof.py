@@ -28,6 +28,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.verify.kernels.ahead import claims_of
 from proofgrad.verify.kernels.loops import (
     digits_of_positions,
     map_by_position,
@@ -189,7 +190,7 @@ class _KernelProof:
         self._bounds(stage, stores)
         self._writers(stage, stores)
         if graph.op is Ops.LINEAR:
-            self._waits(stage, graph)
+            self._waits(stage, graph, stores)
         return trace[stages:]
 
     def _parts(
@@ -329,11 +330,17 @@ class _KernelProof:
                     f" {_point(decision.point)}\n  index   {self._valued(index, decision.point)}",
                 )
 
-    def _waits(self, stage: Stage, linear: UOp) -> None:
+    def _waits(self, stage: Stage, linear: UOp, stores: list[Written]) -> None:
         """Items of a group wait between putting into its memory, reading there, and putting there again."""
         found = waits(linear)
         if (wrong := what_races(linear, found)) is not None:
             raise ProofError(self.name, stage.name, wrong)
+        for what, claim, given in claims_of(linear, [written.store for written in stores]):
+            decision = self.questions.holds(claim, given)
+            if decision.verdict is Verdict.REFUTED:
+                where = _point(decision.point)
+                told = f"memory of a group that is filled ahead is {what} at {where}"
+                raise ProofError(self.name, stage.name, told)
         self.waits += len(found)
 
     def _writers(self, stage: Stage, stores: list[Written]) -> None:

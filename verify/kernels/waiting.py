@@ -8,6 +8,9 @@ A Linear is walked as an item runs it, and each loop's body twice: what the end 
 the last wait other items may be anywhere up to the next one. So from a store of a memory to a load of it there is a wait on the
 way, and from a load to the next store, too. A wait is one if all items come to it: loops around it have as many iterations
 for each of them. Where warps multiply matrices, an item takes in what others hold: they come to it together in the same way.
+
+Memory that is filled ahead has two parts (verify/kernels/ahead.py): iteration s of the loop around fills part (s + 1) % 2, in the first
+iteration part 0 before, and reads part s % 2. Its body is walked for three iterations, of each part by itself.
 """
 
 from __future__ import annotations
@@ -17,11 +20,15 @@ from collections.abc import Collection
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, MMA, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.verify.kernels.ahead import is_ahead, loops_around_parts
 
 
 def what_races(linear: UOp, waits: Collection[UOp]) -> str | None:
     """Which accesses of memory of a group no wait keeps apart, or which wait not all come to; None: there are none."""
     return _Walk(linear, waits).run()
+
+
+Access = tuple[UOp, int | None]  # of a memory, all of it or a part
 
 
 class _Walk:
@@ -35,9 +42,13 @@ class _Walk:
         shared = [n for n in kept if any([x.arg[1] is AxisRole.LANE for x in n.src[1:]])]
         self.memory = {n: n.src[0].src[0].src[0] for n in shared}
         self.of_group = frozenset(self.memory.values())
-        self.put: set[UOp] = set()
-        self.read: set[UOp] = set()
+        self.parts = {self.memory[n]: n.src[1] for n in shared if is_ahead(n.src[1])}
+        self.around_parts = frozenset(loops_around_parts(linear).values())
+        self.put: set[Access] = set()
+        self.read: set[Access] = set()
         self.around: list[UOp] = []
+        self.part: dict[UOp, int] = {}  # that a loop over parts is at
+        self.iteration: int | None = None  # of the loop that fills memory ahead
 
     def run(self) -> str | None:
         """The first thing that is wrong."""
@@ -48,7 +59,8 @@ class _Walk:
             node = self.nodes[position]
             if node.op is RANGE:
                 end = self.ends.get(node, stop)
-                if (wrong := self._loop(node, position + 1, end)) is not None:
+                walk = self._ahead if is_ahead(node) else self._loop
+                if (wrong := walk(node, position + 1, end)) is not None:
                     return wrong
                 position = end
             elif (wrong := self._step(node)) is not None:
@@ -58,10 +70,35 @@ class _Walk:
 
     def _loop(self, loop: UOp, first: int, end: int) -> str | None:
         self.around.append(loop)
-        for _ in range(1 if loop.arg[1] is AxisRole.BLOCK else 2):
+        has_parts = loop in self.around_parts
+        before = self.iteration
+        times = 1 if self._is_one_each(loop) else 3 if has_parts else 2
+        for iteration in range(times):
+            if has_parts:
+                self.iteration = iteration
             wrong = self._between(first, end)
             if wrong is None and end < len(self.nodes) and self.nodes[end] in self.waits:
                 wrong = self._wait()
+            if wrong is not None:
+                return wrong
+        self.iteration = before
+        self.around.pop()
+        return None
+
+    def _is_one_each(self, loop: UOp) -> bool:
+        """Whether an item has one iteration of a loop."""
+        is_shared = loop.arg[1] is AxisRole.LANE and self._all_come(loop)
+        return is_shared or loop.arg[1] is AxisRole.BLOCK
+
+    def _ahead(self, loop: UOp, first: int, end: int) -> str | None:
+        """The part of this iteration, if it is the first one, and that of the next."""
+        if self.iteration is None or self.around[-1] not in self.around_parts:
+            return f"loop r{loop.arg[0]} fills memory ahead, and no loop around it runs one by one"
+        self.around.append(loop)
+        for later in (0, 1) if self.iteration == 0 else (1,):
+            wrong = self._wait() if later and loop in self.waits else None
+            self.part[loop] = (self.iteration + later) % 2
+            wrong = self._between(first, end) if wrong is None else wrong
             if wrong is not None:
                 return wrong
         self.around.pop()
@@ -69,14 +106,19 @@ class _Walk:
 
     def _step(self, node: UOp) -> str | None:
         if node.op is STORE and (memory := node.src[0].src[0]) in self.of_group:
-            self.put.add(memory)
-            if memory in self.read:
+            part = self.part.get(self.parts[memory]) if memory in self.parts else None
+            self.put.add((memory, part))
+            if _met(self.read, memory, part):
                 return f"memory {memory.arg[0]} of a group is filled again while others may read it"
+        elif node.op is STORE and self.iteration is not None:
+            return "memory is stored to in a loop that fills other memory ahead"
         elif node.op is LOAD and (found := self.memory.get(node.src[0].src[0])) is not None:
-            self.read.add(found)
-            if found in self.put:
+            is_known = found in self.parts and self.iteration is not None
+            part = self.iteration % 2 if is_known and self.iteration is not None else None
+            self.read.add((found, part))
+            if _met(self.put, found, part):
                 return f"memory {found.arg[0]} of a group is read before all wait for what fills it"
-        elif node in self.waits:
+        elif node in self.waits and node.op is not RANGE:
             return self._wait()
         elif node.op is MMA:
             return self._uneven("multiply matrices together")
@@ -105,6 +147,11 @@ class _Walk:
         match loop.arg[1]:
             case AxisRole.LANE:
                 return bool(loop.src[0].arg == self.items)
-            case AxisRole.BLOCK | AxisRole.LOOP | AxisRole.REDUCE:
+            case AxisRole.BLOCK | AxisRole.LOOP | AxisRole.REDUCE | AxisRole.AHEAD:
                 return True
         return False
+
+
+def _met(accesses: Collection[Access], memory: UOp, part: int | None) -> bool:
+    """Whether some of these are of the same memory, and may be of the same part."""
+    return any([one is memory and (p is None or part is None or p == part) for one, p in accesses])

@@ -16,8 +16,8 @@ from proofgrad.core.compile.steps.reverse import BACKWARDS
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
 from proofgrad.core.compile.steps.window import window_law
+from proofgrad.verify.steps import ahead, folds, fragments, graphs, programs
 from proofgrad.verify.steps import bijections as iterations
-from proofgrad.verify.steps import folds, fragments, graphs, programs
 from proofgrad.verify.steps.claims import Claim
 
 
@@ -164,6 +164,17 @@ LAWS: dict[str, Law] = {
         "the value changes with loops of one reduction at most beside those it is kept along; that others are alike, node by"
         " node; that all items come to each wait (steps/running.py), and that waits stand between what items fill and read,"
         " in each Linear (verify/kernels/waiting.py)",
+    ),
+    "fill_ahead": Law(
+        {
+            "an iteration reads its own values": ahead.what_is_read,
+            "a part is filled with what is read next": ahead.what_is_filled,
+            "parts are apart": ahead.apart,
+            "nobody fills what others read": ahead.between_waits,
+        },
+        "the loop is the outermost of one reduction, and runs one by one; no reduction in what is kept; that later steps leave the loops"
+        " alone (steps/loop_nest.py), and that waits stand between what items fill and read, in each Linear"
+        " (verify/kernels/waiting.py)",
     ),
     "stage": Law(
         _POSITIONS

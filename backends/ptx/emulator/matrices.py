@@ -4,7 +4,7 @@ Owns: which lane holds which element. Does not own: how lanes exchange words (me
 
 Source: PTX ISA, "Matrix multiply-accumulate operation using mma instruction", the figures of each shape: `group` is the lane
 by 4, `position` the lane modulo 4. A GPU adds the products of one instruction in an order, and with a rounding, that NVIDIA does
-not say; here they are added in float64 and rounded once.
+not say; here they are added in float64 and rounded once. Sums of products of bytes are exact, modulo 2 ** 32.
 """
 
 from __future__ import annotations
@@ -67,6 +67,12 @@ DOUBLES_4 = Fragments(
     (1, lambda group, position, k: (position, group)),
     (2, _result),
 )  # fmt: skip
+BYTES_32 = Fragments(
+    16, 8, 32, 1,
+    (16, lambda group, position, k: (group + 8 * (k // 4 % 2), 4 * position + k % 4 + 16 * (k // 8))),
+    (8, lambda group, position, k: (4 * position + k % 4 + 16 * (k // 4), group)),
+    (4, _result),
+)  # fmt: skip
 SHAPES: dict[tuple[str, str], Fragments] = {
     ("m16n8k16", "f16"): HALVES_16,
     ("m16n8k16", "bf16"): HALVES_16,
@@ -74,8 +80,13 @@ SHAPES: dict[tuple[str, str], Fragments] = {
     ("m16n8k8", "bf16"): HALVES_8,
     ("m16n8k8", "tf32"): WORDS_8,
     ("m16n8k4", "tf32"): WORDS_4,
+    ("m16n8k32", "s8"): BYTES_32,
+    ("m16n8k32", "u8"): BYTES_32,
     ("m8n8k4", "f64"): DOUBLES_4,
 }
+
+
+_TOTALS = {"f64": "f64", "s8": "s32", "u8": "s32"}  # of all others float32
 
 
 def _multiply(f: Function, ins: Instruction) -> None:
@@ -83,7 +94,7 @@ def _multiply(f: Function, ins: Instruction) -> None:
     shape = next(part for part in ins.parts if part[0] == "m" and part[1:2].isdigit())
     kinds = ins.parts[-4:]
     fragments = SHAPES[shape, kinds[1]]
-    total = "f64" if kinds[1] == "f64" else "f32"
+    total = _TOTALS.get(kinds[1], "f32")
     if kinds != (total, kinds[1], kinds[1], total) or ("row", "col") != ins.parts[4:6]:
         raise Refused("these types and orders")
     words = [word for operand in ins.operands[1:4] for word in _words(f, operand, total)]
@@ -142,11 +153,9 @@ def product_function(name: str, fragments: Fragments, kind: str, c: int) -> list
     for table, numbers in tables.items():
         words = ", ".join([f"i32 {number}" for number in numbers])
         lines.append(f"@{name}.{table} = internal constant [{len(numbers)} x i32] [{words}]")
-    count, total = fragments.of_c[0], "double" if kind == "f64" else "float"
-    to_double = "" if kind == "f64" else "  %start = fpext float %own to double\n"
-    start = "%own" if kind == "f64" else "%start"
-    back = "" if kind == "f64" else "  %rounded = fptrunc double %sum1 to float\n"
-    last = "%sum1" if kind == "f64" else "%rounded"
+    count = fragments.of_c[0]
+    total, to_double, back = _AS_TOTAL[_TOTALS.get(kind, "f32")]
+    start, last = ("%start", "%rounded") if to_double else ("%own", "%sum1")
     return [
         *lines,
         f"""define internal void @{name}(ptr %frames, i64 %bytes, i32 %tid, i64 %offset) nounwind {{
@@ -208,7 +217,19 @@ define internal double @{name}.value(ptr %frames, i64 %bytes, i32 %warp, i64 %of
     ]
 
 
+_AS_TOTAL = {  # its type, what it is in float64, and back; sums of 32 products of bytes are exact there
+    "f64": ("double", "", ""),
+    "f32": (
+        "float", "  %start = fpext float %own to double\n", "  %rounded = fptrunc double %sum1 to float\n",
+    ),
+    "s32": (
+        "i32", "  %start = sitofp i32 %own to double\n",
+        "  %whole = fptosi double %sum1 to i64\n  %rounded = trunc i64 %whole to i32\n",
+    ),
+}  # fmt: skip
 _AS_DOUBLE = {
+    "s8": "  %byte1 = load i8, ptr %position\n  %value = sitofp i8 %byte1 to double\n",
+    "u8": "  %byte1 = load i8, ptr %position\n  %value = uitofp i8 %byte1 to double\n",
     "f16": "  %half = load half, ptr %position\n  %value = fpext half %half to double\n",
     "bf16": (
         "  %half = load i16, ptr %position\n  %wide = zext i16 %half to i32\n  %bits = shl i32 %wide, 16\n"

@@ -3,7 +3,8 @@
 Owns: behind which nodes of a Linear. Does not own: that this is enough, which `PROVE=1` shows (verify/kernels/waiting.py), the
 instruction (backends).
 
-Behind a loop that fills memory items wait before any of them reads it. Where it is filled again, in each iteration of a loop, they
+Behind a loop that fills memory items wait before any of them reads it. Where it is filled ahead, they wait between what is filled for this
+iteration, in the first one, and what is filled for the next: then all have left the part that is filled, and have filled the one that is read. Where it is filled again, in each iteration of a loop, they
 wait at the end of that loop's body as well: until then others may read what is there. Fills next to each other need
 one wait, behind the last.
 """
@@ -14,13 +15,18 @@ from collections.abc import Sequence
 
 from proofgrad.core.compile.nests.loops import runs_alike
 from proofgrad.core.ir.op_names import END, FILLED, LOAD, RANGE
-from proofgrad.core.ir.uop import UOp, is_of_group
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
 
 def waits(linear: UOp) -> frozenset[UOp]:
-    """The FILLED nodes behind which all items of a group wait, and the END nodes before which they do."""
+    """The FILLED nodes behind which all items of a group wait, and the END nodes before which they do.
+
+    A RANGE with the role AHEAD: they wait before its last iteration.
+    """
     nodes = linear.src
-    filled = [at for at, n in enumerate(nodes) if n.op is FILLED and is_of_group(n.src[1:])]
+    of_group = [n for n in nodes if n.op is FILLED and is_of_group(n.src[1:])]
+    ahead = {n.src[1] for n in of_group if n.src[1].arg[1] is AxisRole.AHEAD}
+    filled = [at for at, n in enumerate(nodes) if n in of_group and n.src[1] not in ahead]
     found, pending = set[UOp](), set[UOp]()
     for at in filled:
         pending.add(nodes[at])
@@ -29,16 +35,17 @@ def waits(linear: UOp) -> frozenset[UOp]:
             pending.clear()
     open_loops: list[UOp] = []
     refilled: set[UOp] = set()
-    for node in nodes if filled else ():
+    for node in nodes if of_group else ():
         if node.op is RANGE:
             open_loops.append(node)
         elif node.op is END:
             open_loops.remove(node.src[0])
             if node.src[0] in refilled:
                 found.add(node)
-        elif node.op is FILLED and is_of_group(node.src[1:]):
-            refilled.update([loop for loop in open_loops if runs_alike(loop)][-1:])
-    return frozenset(found)
+        elif node in of_group:
+            alike = [loop for loop in open_loops if runs_alike(loop)]
+            refilled.update(alike[-2:-1] if node.src[1] in ahead else alike[-1:])
+    return frozenset(found | ahead)
 
 
 def _waits_later(nodes: Sequence[UOp], at: int, pending: set[UOp]) -> bool:

@@ -74,6 +74,9 @@ class Target:
         1  # work items that run in step: what neighbours read side by side is one access
     )
     matrix_units: tuple[MatrixUnit, ...] = ()
+    copies_ahead: bool = (
+        False  # items go on while what they copy into memory of a group is on its way
+    )
     storage: frozenset[DType] = ALL_TYPES  # types of buffers, casts and bitcasts
     arithmetic: frozenset[DType] = WIDE_TYPES  # types of ALU ops; other floats go through float32
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it

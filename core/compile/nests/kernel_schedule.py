@@ -176,6 +176,7 @@ class Schedule:
     blocks: Blocks | None = None
     shared: SharedTile | None = None  # items of a group that share operands in memory of the group
     warps: WarpTile | None = None  # warps of a group that multiply by matrix units
+    ahead: bool | None = None  # whether a group copies the next steps' operands while it multiplies
     staged: Staged | None = None
     packed: bool | None = None  # whether columns without a table are kept by each item
     reduction_block: int | None = (
@@ -395,6 +396,7 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
         _warps,
         f"none, or ROWWARPSxCOLUMNWARPSxROWTILESxCOLUMNTILES, up to {MOST_WARPS} warps, up to {MOST_COPIES} tiles",
     ),
+    "ahead": _SWITCH,
     "staged": (_staged, "none, rows, columns or rows+columns"),
     "packed": _SWITCH,
     "reduction_block": (_number, "a number of steps, 0 for the whole sum"),

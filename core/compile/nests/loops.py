@@ -31,7 +31,7 @@ def is_fixed(loop: UOp) -> bool:
 
 def runs_alike(loop: UOp) -> bool:
     """Whether each item of a group runs a loop, all of it, as often as the others do."""
-    return loop.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE) and is_fixed(loop)
+    return loop.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE, AxisRole.AHEAD) and is_fixed(loop)
 
 
 def output_loops(kernel: UOp) -> list[UOp]:

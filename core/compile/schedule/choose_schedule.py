@@ -27,12 +27,12 @@ from proofgrad.core.compile.schedule.operands import (
 from proofgrad.core.compile.schedule.prefix_loops import find_along, schedule_along
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.row_products import find_kept_rows, schedule_rows
-from proofgrad.core.compile.schedule.shared_tiles import choose_shared
+from proofgrad.core.compile.schedule.shared_tiles import choose_shared, shares_ahead
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.transposes import choose_transposed
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
-from proofgrad.core.compile.schedule.warp_tiles import choose_warps
+from proofgrad.core.compile.schedule.warp_tiles import choose_warps, warps_ahead
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -48,10 +48,18 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     if (along := find_along(kernel)) is not None:
         return schedule_along(kernel, along, target, override)
     if (warps := choose_warps(kernel, target, override)) is not None:
-        return Schedule(tiled=True, warps=warps, reduction_block=0)
+        ahead = warps_ahead(kernel, warps, target, override) if warps.warps else None
+        return Schedule(tiled=True, warps=warps, ahead=ahead, reduction_block=0)
     without = override.warps if override.warps == NO_WARP_TILE else None
     if (way := choose_shared(kernel, target, override)) is not None:
-        return Schedule(tiled=True, tile=way[0], shared=way[1], warps=without, reduction_block=0)
+        return Schedule(
+            tiled=True,
+            tile=way[0],
+            shared=way[1],
+            warps=without,
+            ahead=shares_ahead(kernel, *way, target, override),
+            reduction_block=0,
+        )
     if (by_rows := find_kept_rows(kernel, target, override)) is not None:
         return schedule_rows(by_rows, target, override)
     found = find_contraction(kernel, target, override)

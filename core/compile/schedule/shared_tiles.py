@@ -143,6 +143,26 @@ def choose_shared(
     return min(ways, key=lambda way: _cost(way[0], way[1], product), default=None)
 
 
+def copies_ahead(kept: int, blocks: int, target: Target, override: Schedule) -> bool | None:
+    """Whether the operands of the next of some blocks of steps are copied while one is multiplied: `kept` bytes are there twice.
+
+    None: nothing asks for it, neither the machine nor an override.
+    """
+    if override.ahead is None and not target.copies_ahead:
+        return None
+    return override.ahead is not False and blocks > 1 and 2 * kept <= target.local_bytes
+
+
+def shares_ahead(
+    kernel: UOp, tile: Tile, shared: SharedTile, target: Target, override: Schedule
+) -> bool | None:
+    """The same for a tile that items of a group share."""
+    product = find_product(kernel)
+    assert product is not None
+    blocks = -(-product.sizes[3] // shared.steps)
+    return copies_ahead(_bytes(tile, shared, product), blocks, target, override)
+
+
 def _asked(
     product: GroupProduct, target: Target, override: Schedule
 ) -> tuple[Tile, SharedTile] | None:

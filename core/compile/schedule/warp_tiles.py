@@ -14,7 +14,12 @@ from collections.abc import Iterator
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
-from proofgrad.core.compile.schedule.shared_tiles import GROUPS_AT_ONCE, GroupProduct, find_product
+from proofgrad.core.compile.schedule.shared_tiles import (
+    GROUPS_AT_ONCE,
+    GroupProduct,
+    copies_ahead,
+    find_product,
+)
 from proofgrad.core.compile.steps.mma import taken_by_unit, unit_for
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
@@ -94,13 +99,25 @@ def _fits(way: WarpTile, unit: MatrixUnit, target: Target) -> bool:
     sums = way.row_tiles * way.column_tiles * unit.halves * COLUMNS_EACH * unit.total.itemsize
     held = (way.row_tiles * unit.halves + 1) * steps * unit.factor.itemsize
     registers = (sums + held) // WORD_BYTES + OTHER_REGISTERS
-    high, wide = tile_sizes(way, unit)
-    kept = (high + wide) * QUARTERS * steps * unit.factor.itemsize
     return (
         registers <= MOST_REGISTERS
         and way.warps * WARP <= target.group_items
-        and kept <= target.local_bytes
+        and _bytes(way, unit, target) <= target.local_bytes
     )
+
+
+def _bytes(way: WarpTile, unit: MatrixUnit, target: Target) -> int:
+    """Local memory that a group needs."""
+    return sum(tile_sizes(way, unit)) * QUARTERS * held_steps(unit, target) * unit.factor.itemsize
+
+
+def warps_ahead(kernel: UOp, way: WarpTile, target: Target, override: Schedule) -> bool | None:
+    """Whether the operands of the next steps are copied while these are multiplied."""
+    product = find_product(kernel)
+    unit = None if product is None else unit_of(product, target)
+    assert product is not None and unit is not None
+    blocks = -(-product.sizes[3] // (QUARTERS * held_steps(unit, target)))
+    return copies_ahead(_bytes(way, unit, target), blocks, target, override)
 
 
 def tile_sizes(way: WarpTile, unit: MatrixUnit) -> tuple[int, int]:

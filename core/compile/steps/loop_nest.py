@@ -111,6 +111,7 @@ class Step(Generic[_Arguments]):
     law: str
     function: Callable[Concatenate[LoopNest, _Arguments], UOp]
     makes_loops: bool = True
+    makes_ahead: bool = False
 
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
@@ -122,6 +123,7 @@ class Step(Generic[_Arguments]):
         taken = Taken(self.name, (*args, *kwargs.values()))
         if self.makes_loops:
             _check_loops(made, taken)
+            _check_ahead(nest.graph, made, self)
         changed = nest._sealed(made, (*nest.taken, taken), nest.position, nest.other_slots)
         changed.schedule = nest.schedule
         return changed
@@ -141,6 +143,8 @@ class Fission(Generic[_Arguments]):
         require_evidence(self.name, self.law, self.function.__module__)
         taken = Taken(self.name, (*args, *kwargs.values()))
         graphs = self.function(nest, *args, **kwargs)
+        is_plain = not any([_ahead(graph) for graph in (nest.graph, *graphs)])
+        require(is_plain, f"{self.name}: memory that is filled ahead")
         for graph in graphs:
             _check_loops(graph, taken)
         cut, steps = cut_of(nest.graph, graphs), (*nest.taken, taken)
@@ -160,19 +164,33 @@ def _check_loops(graph: UOp, taken: Taken) -> None:
         raise StepRefused(f"{taken.step}: {what}: {', '.join(map(_shown, loops))}")
 
 
+def _check_ahead(before: UOp, made: UOp, taken: Step[Any]) -> None:
+    """Raises: StepRefused for a step on loops of a nest that fills memory ahead, or one that makes such memory without its law."""
+    was, now = _ahead(before), _ahead(made)
+    require(not was, f"{taken.name}: loops of a nest that fills memory ahead", *was)
+    require(taken.makes_ahead or not now, f"{taken.name}: a loop of this role", *now)
+
+
+def _ahead(graph: UOp) -> list[UOp]:
+    """The loops over parts of memory that is filled ahead."""
+    loops = [n for n in toposort((graph,)) if n.op is Ops.RANGE]
+    return [loop for loop in loops if loop.arg[1] is AxisRole.AHEAD]
+
+
 STEPS: dict[str, Step[Any] | Fission[Any]] = {}
 
 
 def step(
-    law: str, makes_loops: bool = True
+    law: str, makes_loops: bool = True, makes_ahead: bool = False
 ) -> Callable[[Callable[Concatenate[LoopNest, _Arguments], UOp]], Step[_Arguments]]:
     """Make a function from a nest to a changed graph a step, by its name. `law`: as an equation.
 
-    `makes_loops`: loops, roles of loops, or reductions over them.
+    `makes_loops`: loops, roles of loops, or reductions over them. `makes_ahead`: memory that is filled
+    ahead (steps/fill_ahead.py): from then on no step changes loops.
     """
 
     def made(function: Callable[Concatenate[LoopNest, _Arguments], UOp]) -> Step[_Arguments]:
-        one = Step(function.__name__, law, function, makes_loops)
+        one = Step(function.__name__, law, function, makes_loops, makes_ahead)
         STEPS[one.name] = one
         return one
 

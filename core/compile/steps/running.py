@@ -20,7 +20,7 @@ from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, si
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.ir.fragments import WARP, fragments_of
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
 SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 
@@ -43,6 +43,8 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
                     return "a loop of a reduction, or of what is kept, of this role", (own,)
     if len(shared) > 1:
         return "two loops that are shared out", shared
+    if AxisRole.AHEAD in roles and (found := _wrong_ahead(nodes)) is not None:
+        return found
     if shared and len(graph.src) > 1:
         if not all([shared[0] in toposort((store,)) for store in graph.src]):
             return "a loop that is shared out, which not every store has", shared
@@ -50,6 +52,18 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
     if AxisRole.LANE in roles and (found := _wrong_in_groups(graph, roles)) is not None:
         return found
     return _wrong_with_lanes(graph, roles.count(AxisRole.VECTOR), keeps)
+
+
+def _wrong_ahead(nodes: Iterable[UOp]) -> tuple[str, Iterable[UOp]] | None:
+    """The same of loops over parts of memory, of which the next iteration's is filled ahead."""
+    nodes = list(nodes)
+    kept = [n.src[1] for n in nodes if n.op is Ops.LOCAL_BUFFER and is_of_group(n.src[1:])]
+    others = [x for n in nodes if n.op is Ops.REDUCE for x in n.src[1:]]
+    others += [x for n in nodes if n.op is Ops.LOCAL_BUFFER for x in n.src[2:]]
+    others += [x for n in nodes if n.op is Ops.STORE for x in n.src[2:]]
+    loops = [n for n in nodes if n.op is Ops.RANGE and n.arg[1] is AxisRole.AHEAD]
+    wrong = [x for x in loops if x not in kept or x in others]
+    return ("parts of what is no memory of a group", wrong) if wrong else None
 
 
 def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[UOp]] | None:

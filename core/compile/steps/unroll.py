@@ -25,7 +25,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     step,
 )
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, counters_in, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, counters_in, toposort
 
 MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
 
@@ -38,11 +38,21 @@ def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
     require(all([size_of(loop) for loop in loops]), "a loop that never runs", *loops)
     in_order = {loop for store in nest.graph.src for loop in store.src[2:]}
     require(loops.isdisjoint(in_order), "a loop that runs in order", *loops)
+    require(
+        loops.isdisjoint(_around_parts(nest.graph)), "loops around what is filled ahead", *loops
+    )
     graph = _unroll_reductions(nest.graph, loops)
     for loop in [x for x in output_loops(graph) if x in loops]:
         require(len(graph.src) * size_of(loop) <= MOST_COPIES, "more copies than", MOST_COPIES)
         graph = UOp.sink(*[copy for store in graph.src for copy in _copies_of_store(store, loop)])
     return graph
+
+
+def _around_parts(graph: UOp) -> frozenset[UOp]:
+    """The loops that memory changes with of which the next iteration's part is filled ahead."""
+    free = loops_below(graph)
+    kept = [n for n in free if n.op is Ops.LOCAL_BUFFER and n.src[1].arg[1] is AxisRole.AHEAD]
+    return frozenset().union(*[free[n] for n in kept])
 
 
 def _copies_of_store(store: UOp, loop: UOp) -> list[UOp]:

@@ -31,6 +31,7 @@ from proofgrad.core.compile.schedule.shared_tiles import (
 )
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
+from proofgrad.core.compile.steps.fill_ahead import fill_ahead
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.split import split, split_reading_inside
@@ -58,7 +59,14 @@ def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopN
         nest = _shared(nest, side, [part.loop(x) for x in order], shared.items)
     items = [part.loop(x) for x in (part.row_item, part.column_item)]
     nest = together(nest, items, AxisRole.LANE)
-    return _written_out(nest, part, shared.steps, steps_at_once(product, target))
+    nest = _written_out(nest, part, shared.steps, steps_at_once(product, target))
+    return filled_ahead(nest, step) if schedule.ahead else nest
+
+
+def filled_ahead(nest: LoopNest, loop: UOp) -> LoopNest:
+    """What a group keeps for one iteration of the loop over blocks of the sum is filled while the one before is multiplied."""
+    (block,) = [n for n in toposort((nest.graph,)) if n.op is Ops.RANGE and n.arg[0] == loop.arg[0]]
+    return fill_ahead(nest, block, NewLoop(fresh_number(nest.graph), AxisRole.AHEAD))
 
 
 @dataclass(frozen=True, slots=True)

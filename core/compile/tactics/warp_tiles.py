@@ -32,7 +32,13 @@ from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
-from proofgrad.core.compile.tactics.shared_tiles import as_groups, as_one, kept_by_group, together
+from proofgrad.core.compile.tactics.shared_tiles import (
+    as_groups,
+    as_one,
+    filled_ahead,
+    kept_by_group,
+    together,
+)
 from proofgrad.core.ir.fragments import GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -60,7 +66,8 @@ def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNes
     for operand, side in zip(operands, sides):
         value = taken_by_unit(_reduction(nest).src[0].src[operand.factor], unit)
         nest = _kept(nest, value, side, operand, part)
-    return _by_units(nest, part)
+    nest = _by_units(nest, part)
+    return filled_ahead(nest, step) if schedule.ahead else nest
 
 
 @dataclass(frozen=True, slots=True)

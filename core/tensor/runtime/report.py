@@ -21,6 +21,7 @@ COLOURS: dict[AxisRole, str] = {
     AxisRole.GLOBAL: "34",  # blue
     AxisRole.BLOCK: "34",
     AxisRole.LANE: "36",
+    AxisRole.AHEAD: "31",
     AxisRole.THREAD: "36",  # cyan
     AxisRole.REDUCE: "31",  # red
     AxisRole.UPCAST: "33",  # yellow

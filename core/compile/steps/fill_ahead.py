@@ -1,0 +1,86 @@
+"""What a loop of a reduction keeps is filled for the next iteration while the present one reads it.
+
+    for s < n: k = v(s); f(s, k)
+        =   k[0] = v(0);  for s < n, in order: k[(s + 1) % 2] = v(min(s + 1, n - 1)); f(s, k[s % 2])
+
+    n = 3    s:       0    1    2
+             k[0]: v0 v0   v2   v2          read: k[0], k[1], k[0]: v0, v1, v2
+             k[1]: -  v1   v1   v2
+
+In a nest the memory has two parts. What both hold in iteration s, behind the fill, is a function of s: part p has the values of
+iteration s + (s + p) % 2, or of the last one. So the memory is a LOCAL_BUFFER along p < 2 too, and p has the role AHEAD: in the
+first iteration both parts are filled, in each other one the part that is read next. The part that is read is left as it is,
+for the iteration before has filled it with the same values. As this is so of the values, rules may write them otherwise; a
+step that would change the loops is refused (loop_nest.py). Memories that a loop fills share one loop over parts: they are filled together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.tables import require_room
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
+
+PARTS = 2
+
+
+def iteration_kept(iteration: Any, part: Any, count: Any) -> Any:
+    """Of which iteration a part holds the values, behind the fill of this one."""
+    return (iteration + (iteration + part) % PARTS).minimum(count - 1)
+
+
+def part_read(iteration: Any) -> Any:
+    """The part that an iteration reads."""
+    return iteration % PARTS
+
+
+def position_in_part(part: Any, position: Any, size: Any) -> Any:
+    """Where a part of so many elements has the element at a position."""
+    return part * size + position
+
+
+@step(
+    "for s < n: k = v(s); f(k) = k[0] = v(0); for s < n: k[(s + 1) % 2] = v(min(s + 1, n - 1)); f(k[s % 2])",
+    makes_ahead=True,
+)
+def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop) -> UOp:
+    """All memory that the loop fills has two parts, of which one is filled ahead. `made`: the loop over parts."""
+    nodes, free = toposort((nest.graph,)), loops_below(nest.graph)
+    require(
+        loop in nodes and loop.op is Ops.RANGE and is_fixed(loop), "no loop of known size", loop
+    )
+    count = size_of(loop)
+    require(count > 1, "a loop that does not run twice", loop)
+    sums = [n for n in nodes if n.op is Ops.REDUCE and loop in n.src[1:]]
+    runs = loop.arg[1] is AxisRole.REDUCE and len(sums) == 1 and sums[0].src[1] is loop
+    require(runs, "no loop of one reduction around its others, which runs one by one", loop)
+    buffers = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and loop in free[n]]
+    require(bool(buffers), "nothing is kept in the loop", loop)
+    part = UOp.range(PARTS, made.number, made.role)
+    is_free = made.number not in {n.arg[0] for n in nodes if n.op is Ops.RANGE}
+    require(is_free, "a loop of this number is there", made.number)
+    require(made.role is AxisRole.AHEAD, "parts that are not filled ahead", made.role)
+    changes: dict[UOp, UOp] = {}
+    for buffer in buffers:
+        value, *own = buffer.src
+        require(is_of_group(own), "memory that is no group's", buffer)
+        inner = [n for n in toposort((value,)) if n.op in BINDERS]
+        require(not inner, "a reduction, or what is kept, in what is filled ahead", *inner)
+        there = value.substitute({loop: iteration_kept(loop, part, count)})
+        changes[buffer] = UOp(Ops.LOCAL_BUFFER, buffer.dtype, (there, part, *own))
+    positions = {n: n.src[1] for n in nodes if n.op is Ops.INDEX and n.src[0] in changes}
+    for index, position in positions.items():
+        memory, _, *mask = index.src
+        size = 1
+        for own_loop in memory.src[1:]:
+            size *= size_of(own_loop)
+        at = position_in_part(part_read(loop), position, size)
+        changes[index] = UOp(Ops.INDEX, index.dtype, (changes[memory], at, *mask))
+    changed = nest.graph.substitute(changes)
+    require_room(nest, changed)
+    return changed

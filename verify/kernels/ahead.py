@@ -1,0 +1,73 @@
+"""What must hold of memory that is filled for the next iteration of a loop while the present one reads it.
+
+Owns: these claims about one Linear, as terms. Does not own: deciding them (kernels/questions.py), waiting between (kernels/waiting.py).
+
+Iteration s of the loop around fills part (s + 1) % 2 of the memory, the first one part 0 as well. So the memory is what its LOCAL_BUFFER
+says, both parts of it, if the other part would be filled with what the iteration before has put there. And an iteration reads
+the part s % 2 alone, so that it may read while the other one is filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.verify.kernels.terms import is_known, loop_size
+
+Claim = tuple[str, UOp, tuple[UOp, ...]]  # what it says, the term, what is given
+
+
+def is_ahead(loop: UOp) -> bool:
+    """Whether a loop goes over parts of memory of which the next iteration's is filled ahead."""
+    return loop.arg[1] is AxisRole.AHEAD
+
+
+def loops_around_parts(linear: UOp) -> dict[UOp, UOp]:
+    """Each loop over parts, and the loop that it stands in; without one that runs one by one it has none here."""
+    found: dict[UOp, UOp] = {}
+    around: list[UOp] = []
+    for node in linear.src:
+        if node.op is Ops.RANGE:
+            if is_ahead(node) and around and around[-1].arg[1] is AxisRole.REDUCE:
+                found[node] = around[-1]
+            around.append(node)
+        elif node.op is Ops.END:
+            around.remove(node.src[0])
+    return found
+
+
+def claims_of(linear: UOp, values: Sequence[UOp]) -> Iterator[Claim]:
+    """What must hold of each memory that is filled ahead; `values`: what a Linear stores, read back as terms."""
+    around = loops_around_parts(linear)
+    nodes = toposort(values)
+    memories = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and is_ahead(n.src[1])]
+    for memory in memories:
+        value, part, *loops = memory.src
+        loop = around[part]
+        later, two = loop + 1, loop.const_like(2)
+        read_next = UOp(Ops.MOD, loop.dtype, (later, two))
+        is_later = later < loop.const_like(loop_size(loop))
+        for term in _plain_parts(value):
+            left = term.substitute({part: read_next})
+            filled = term.substitute({part: read_next, loop: later})
+            same = UOp(Ops.CMPEQ, dtypes.bool, (left, filled))
+            yield "another value than the iteration before has put there", same, (is_later,)
+        size = prod(map(loop_size, loops))
+        for index in [n for n in nodes if n.op is Ops.INDEX and n.src[0] is memory]:
+            position = index.src[1]
+            there = UOp(Ops.FLOORDIV, position.dtype, (position, position.const_like(size)))
+            expected = UOp(Ops.MOD, loop.dtype, (loop, two))
+            yield "a part that is filled meanwhile", there.eq(expected), ()
+
+
+def _plain_parts(value: UOp) -> Iterator[UOp]:
+    """The positions and masks in a value: the largest terms of loops and integers. All else is a function of them."""
+    plain: set[UOp] = set()
+    for node in toposort((value,)):
+        if is_known(node) and all([s in plain for s in node.src]):
+            plain.add(node)
+    above = [s for n in toposort((value,)) if n not in plain for s in n.src]
+    yield from dict.fromkeys([n for n in (value, *above) if n in plain and n.op is not Ops.CONST])
