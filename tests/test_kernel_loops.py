@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.kernels.loops import (
     Linear,
@@ -18,6 +20,8 @@ from proofgrad.verify.kernels.loops import (
     linear_form,
     row_major,
 )
+from proofgrad.verify.kernels.match import Matcher
+from proofgrad.verify.kernels.questions import Questions
 from proofgrad.verify.kernels.terms import Terms, loop_name, loop_size
 
 ROW, COLUMN, LANE = UOp.range(3, 0), UOp.range(2, 1), UOp.range(16, 2)
@@ -68,3 +72,30 @@ def test_remainder_of_a_quotient_is_a_part_of_a_sum() -> None:
     form = linear_form(position)
     assert form is not None and form.parts == parts
     assert form.largest() == max(values(position, [item]))
+
+
+def test_what_is_the_same_everywhere_is_not_compared_again_under_a_condition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the maximum of a row, which each choice among its elements takes."""
+    loop = UOp.range(8, 0)
+    memory = UOp(Ops.PARAM, dtypes.float32, (), (1, 16))
+    one, other = [
+        UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, at)),))
+        for at in (loop * 2, loop + loop)
+    ]
+    matcher, condition = Matcher(Questions()), loop < 4
+    compared: list[object] = []
+    whole = Matcher._compare
+
+    def told(self: Matcher, *pair: object) -> object:
+        compared.append(pair)
+        return whole(self, *pair)
+
+    monkeypatch.setattr(Matcher, "_compare", told)
+    assert matcher.value(one, other, (condition,)) is None
+    assert matcher.value(one, other) is None  # less is given: it has to be shown
+    assert len(compared) == 2
+    assert matcher.value(one, other, (condition, loop < 2)) is None
+    assert matcher.value(one, other, (loop < 3,)) is None
+    assert len(compared) == 2

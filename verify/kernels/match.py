@@ -52,6 +52,9 @@ class Difference:
         return bool(self.point)
 
 
+_UNKNOWN = Difference("nothing that was asked", TRUE, TRUE)
+
+
 def _same_order(before: Written, after: Written) -> bool:
     """Whether two stores combine by the same operation, in the same loops in the same order."""
     order = common_loops(before.own_loops, after.own_loops)
@@ -194,7 +197,10 @@ class Matcher:
             return None
         key = before, after, given
         if key not in self._known:
-            self._known[key] = self._compare(before, after, given)
+            # What is the same wherever less is given is the same here.
+            fewer = [(before, after, given[:count]) for count in range(len(given))]
+            is_same = any([self._known.get(one, _UNKNOWN) is None for one in fewer])
+            self._known[key] = None if is_same else self._compare(before, after, given)
         return self._known[key]
 
     def _compare(self, before: UOp, after: UOp, given: Given) -> Difference | None:
