@@ -201,7 +201,7 @@ class Meanings:
         value, loops, around = self.of(node.src[0]), node.src[1:], tuple(free_loops(node))
         sizes = [loop.src[0].arg for loop in loops]
         rows: dict[tuple[int, ...], list[Any]] = {}
-        is_ahead = loops[0].arg[1] is AxisRole.AHEAD
+        is_ahead = any([loop.arg[1] is AxisRole.AHEAD for loop in loops])
         summed = [x for x in around if x.arg[1] is AxisRole.REDUCE] if is_ahead else []
 
         def filled(env: Loops, memory: Memory) -> list[Any]:

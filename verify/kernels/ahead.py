@@ -43,7 +43,8 @@ def claims_of(linear: UOp, values: Sequence[UOp]) -> Iterator[Claim]:
     """What must hold of each memory that is filled ahead; `values`: what a Linear stores, read back as terms."""
     around = loops_around_parts(linear)
     nodes = toposort(values)
-    memories = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and is_ahead(n.src[1])]
+    kept = [n for n in nodes if n.op is Ops.LOCAL_BUFFER]
+    memories = [n for n in kept if any([is_ahead(loop) for loop in n.src[1:]])]
     for memory in memories:
         value, part, *loops = memory.src
         loop = around[part]

@@ -51,7 +51,8 @@ def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
 def _around_parts(graph: UOp) -> frozenset[UOp]:
     """The loops that memory changes with of which the next iteration's part is filled ahead."""
     free = loops_below(graph)
-    kept = [n for n in free if n.op is Ops.LOCAL_BUFFER and n.src[1].arg[1] is AxisRole.AHEAD]
+    kept = [n for n in free if n.op is Ops.LOCAL_BUFFER]
+    kept = [n for n in kept if any([loop.arg[1] is AxisRole.AHEAD for loop in n.src[1:]])]
     return frozenset().union(*[free[n] for n in kept])
 
 
