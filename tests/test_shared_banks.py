@@ -48,4 +48,4 @@ def test_items_read_shared_tiles_without_conflicts(
     work = ptx_kernels.work_of(source)
     assert work.turns > 0
     assert work.conflicts == 0
-    assert work.shared == len(re.findall(r"\b(?:ld|st)\.shared", source.text))
+    assert work.shared == len(re.findall(r"\b(?:ld|st)\.shared|\bcp\.async\.c[ag]", source.text))
