@@ -234,6 +234,8 @@ class Meanings:
 
     def _product(self, node: UOp) -> Meaning:
         """One result of an MMA of scalars, from what items 4 * g + q hold, which have rows and columns g."""
+        if len(node.arg) == 3:
+            return self._product_in_item(node)
         halves, steps = node.arg
         item, before, column, *rows = node.src[: 3 + halves]
         register, held = node.src[3 + halves :]
@@ -252,6 +254,26 @@ class Meanings:
                 factors = first[half](there, memory), second(beside, memory)
                 wide = [evaluate(Ops.CAST, dtype, (x,), (kind,)) for x in factors]
                 total = evaluate(Ops.MULACC, dtype, (*wide, total))
+            return total
+
+        return meaning
+
+    def _product_in_item(self, node: UOp) -> Meaning:
+        """The same of one item: rows by rows, and groups of rows of the second, column by column."""
+        (side, groups, group), dtype = node.arg, node.dtype
+        _, before, column, row, register, held = node.src
+        start, factors = self.of(before), [(self.of(x), x.dtype) for x in (row, column)]
+
+        def meaning(env: Loops, memory: Memory) -> Any:
+            r, c = divmod(env[register], side)
+            total, depth = start(env, memory), groups * group
+            for k in range(depth):
+                places = r * depth + k, (k // group * side + c) * group + k % group
+                values = [
+                    evaluate(Ops.CAST, dtype, (value({**env, held: at}, memory),), (kind,))
+                    for (value, kind), at in zip(factors, places)
+                ]
+                total = evaluate(Ops.MULACC, dtype, (*values, total))
             return total
 
         return meaning

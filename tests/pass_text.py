@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from proofgrad.core.compile.machine.target import MatrixUnit, Target
+from proofgrad.core.compile.machine.target import MatrixUnit, Target, TileUnit
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, read_schedule
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.passes.forms import Form, check_form
@@ -51,11 +51,13 @@ all_steps()  # imports each, so that one that no tactic takes yet has cases, too
 UNITS = (
     MatrixUnit(dtypes.float16, dtypes.float32, 2, 4),
     MatrixUnit(dtypes.float64, dtypes.float64, 1, 1),
+    TileUnit(dtypes.int8, dtypes.uint8, dtypes.int32, 2, 2, 2, 1, 4),
 )
 PASSES = {stage.name: stage for stage in KERNEL_STAGES}
 TARGETS = {
     "PLAIN": Target("PLAIN"),
     "AVX512": Target("AVX512", vector_bytes=64, vector_registers=32, threads=2, scratch_bytes=4096),
+    "TILES": Target("TILES", vector_bytes=16, scratch_bytes=4096, matrix_units=UNITS),
     "SSE": Target("SSE", vector_bytes=16),
     "DOTS": Target("DOTS", vector_bytes=16, has_dot=True),
     "ITEMS": Target("ITEMS", work_items=True, index_dtype=dtypes.int32),
@@ -263,6 +265,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "local_buffer": lambda a: (a.node(), a.nodes(a.after("along")), a.made(), a.alike()),
     "lanes": lambda a: (a.node(),),
     "mma": lambda a: (a.node(), a.nodes(a.after("along")), *a.items()),
+    "mma_in_item": lambda a: (a.node(), *a.nodes(a.after("along")), *a.made()),
     "merge": lambda a: a.nodes(a.first()),
     "pair": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "narrow": lambda a: (TYPES[a.after("to")],),

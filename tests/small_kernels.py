@@ -678,8 +678,27 @@ def blocks() -> Iterator[tuple[str, UOp]]:
         yield "blocks", UOp.sink(store(row_major(row, item), total))
 
 
+def matrices_in_item() -> Iterator[tuple[str, UOp]]:
+    """The same of a unit of one item: results, what is kept of them, sums of a part, and factors the other way round."""
+    for both, other in ((False, False), (True, False), (False, True)):
+        row, column = loops(2, 2)
+        (outer, step), own = inner_loops(2, 4, first=10), inner_loops(2, 2, first=14)
+
+        def total(r: UOp, c: UOp, *around: UOp, is_wide: bool = both, turned: bool = other) -> UOp:
+            left = row_major(r, c, *around, step) if is_wide else row_major(r, *around, step)
+            factors = load(X, left), load(Y, row_major(*around, step, c))
+            return reduce(Ops.ADD, factors[turned] * factors[not turned], step)
+
+        here = row_major(row, column)
+        yield "matrices", UOp.sink(store(here, total(row, column) + load(X, row)))
+        yield "matrices", UOp.sink(store(here, reduce(Ops.ADD, total(row, column, outer), outer)))
+        memory = keep(reduce(Ops.ADD, total(*own, outer), outer), *own)
+        yield "matrices", UOp.sink(store(here, kept(memory, here)))
+        yield "matrices", UOp.sink(store(here, kept(memory, row_major(column, row))))
+
+
 # Kernels beside the scope, too long for every step, by the step that they are for.
-BESIDE = {"mma": matrices, "fill_ahead": blocks}
+BESIDE = {"mma": matrices, "mma_in_item": matrices_in_item, "fill_ahead": blocks}
 
 
 def small_kernels(chosen: Iterable[tuple[str, UOp]]) -> Iterator[SmallKernel]:

@@ -267,6 +267,24 @@ def for_fill_ahead(graph: UOp) -> Iterator[Arguments]:
             yield _call(loop, NewLoop(FREE, role))
 
 
+def for_mma_in_item(graph: UOp) -> Iterator[Arguments]:
+    vectors = [NewLoop(k, AxisRole.VECTOR) for k in MORE]
+    for node in (*graph.toposort(), FOREIGN_SUM):
+        if node.op is not Ops.REDUCE:
+            yield _call(node, FOREIGN, FOREIGN, *vectors[:2])
+            continue
+        for loops in permutations((*loops_in(graph), FOREIGN), 2):
+            yield _call(node, *loops, *vectors[:2])
+        for row, column in islice(permutations(loops_in(graph), 2), 1):
+            for role in AxisRole:
+                yield _call(node, row, column, NewLoop(MORE[0], role), vectors[1])
+                yield _call(node, row, column, vectors[0], NewLoop(MORE[1], role))
+            for number in {MORE[0], *[x.arg[0] for x in loops_in(graph)]}:
+                taken = NewLoop(number, AxisRole.VECTOR)
+                yield _call(node, row, column, vectors[0], taken)
+                yield _call(node, row, column, taken, vectors[0])
+
+
 def for_each_node(graph: UOp) -> Iterator[Arguments]:
     for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
         yield _call(node)
@@ -296,6 +314,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "reduce_inside": for_reduce_inside,
     "fill_ahead": for_fill_ahead,
     "mma": for_mma,
+    "mma_in_item": for_mma_in_item,
     "read_inside": for_each_node,
     "unmask": for_each_node,
     "pair": for_pair,

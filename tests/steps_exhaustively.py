@@ -36,7 +36,7 @@ from step_arguments import ARGUMENTS  # noqa: E402
 
 from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
 from proofgrad.core.compile import steps  # noqa: E402
-from proofgrad.core.compile.machine.target import MatrixUnit, Target  # noqa: E402
+from proofgrad.core.compile.machine.target import MatrixUnit, Target, TileUnit  # noqa: E402
 from proofgrad.core.compile.nests.loops import BINDERS  # noqa: E402
 from proofgrad.core.compile.nests.strides import loops_below  # noqa: E402
 from proofgrad.core.compile.passes.forms import Form, check_form  # noqa: E402
@@ -56,13 +56,14 @@ from proofgrad.core.tensor.runtime.realize import compiler  # noqa: E402
 for _module in pkgutil.iter_modules(steps.__path__):
     importlib.import_module(f"{steps.__name__}.{_module.name}")  # each puts its steps into STEPS
 
+IN_ITEM = TileUnit(*(dtypes.int32,) * 3, side=2, groups=2, group=2, cycles=1, sums=1)
 MACHINE = Target(
     "small",
     vector_bytes=16,
     threads=2,
     scratch_bytes=256,
     local_bytes=256,
-    matrix_units=(MatrixUnit(dtypes.int32, dtypes.int32, 2, 1),),
+    matrix_units=(MatrixUnit(dtypes.int32, dtypes.int32, 2, 1), IN_ITEM),
 )
 
 Done = tuple[str, tuple[Any, ...], dict[str, Any]]  # a step and its arguments

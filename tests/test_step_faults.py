@@ -55,6 +55,8 @@ LAWS = (
     _fault("fill_ahead", "(iteration + (iteration + part) % PARTS)", "(iteration + part)"),
     _fault("fill_ahead", ".minimum(count - 1)", ".minimum(count)"),
     _fault("fill_ahead", "return part * size + position", "return part + position * PARTS"),
+    _fault("mma_in_item", "Square(s, 1, 1).result_element(e)", "Square(s, 1, 1).result_element(e)[::-1]"),
+    _fault("mma_in_item", "Square(s, 1, 1).result_holder(r, c)", "Square(s, 1, 1).result_holder(c, r)"),
     _fault("unroll", "for k in range(size_of(loop)):", "for k in range(1, size_of(loop)):"),
     _fault("unroll", "values[len(pairs) * 2 :]", "values[len(pairs) * 2 + 1 :]"),
     _fault("bounds", "high <= most", "high <= most + 1"),
@@ -79,6 +81,8 @@ LAWS = (
 
 # Around the laws: what the runs of every small kernel have to see.
 BODIES = (
+    _fault("mma_in_item", "square.row_element(held)", "square.column_element(held)"),
+    _fault("mma_in_item", "square.column_element(held)", "Square(unit.side, unit.groups * unit.group, 1).column_element(held)"),
     _fault("mma", "row_element(item, half, held, steps)", "row_element(item, 0, held, steps)"),
     _fault("mma", "(item, nothing, *factors, register, held)", "(item, nothing, *factors[:1], *factors[:0:-1], register, held)"),
     _fault("bijection", "inside.where(new.src[0], neutral(node))", "new.src[0]"),

@@ -1,4 +1,4 @@
-"""Products of small matrices by a warp, of which the reference runs one item at a time.
+"""Products of small matrices by a warp, of which the reference runs one item at a time, or by one item.
 
 Owns: what such a product is for one item. Does not own: all other operations (__init__.py), which item holds what
 (core/ir/fragments.py).
@@ -16,6 +16,7 @@ from proofgrad.core.ir.fragments import (
     fragments_of,
     result_element,
     row_holder,
+    square_of,
 )
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -35,6 +36,8 @@ class Run(Protocol):
 
 def product_of_warp(run: Run, node: UOp) -> tuple[Any, ...]:
     """The results of an MMA that this item gets, from what the items of its warp hold, which is computed for each of them."""
+    if square_of(node) is not None:
+        return _product_in_item(run, node)
     parts, dtype = fragments_of(node), node.dtype.scalar
     item = run.values[parts.item]
     first, total = item // WARP * WARP, list(run.value(parts.before))
@@ -54,6 +57,24 @@ def product_of_warp(run: Run, node: UOp) -> tuple[Any, ...]:
             both = one, held(parts.column, lane)[k]
             factors = [evaluate(Ops.CAST, dtype, (x,), (kind,)) for x in both]
             total[register] = evaluate(Ops.MULACC, dtype, (*factors, total[register]))
+    return tuple(total)
+
+
+def _product_in_item(run: Run, node: UOp) -> tuple[Any, ...]:
+    """All results of an MMA whose elements one item holds."""
+    parts, square, dtype = fragments_of(node), square_of(node), node.dtype.scalar
+    assert square is not None
+    total, factors = list(run.value(parts.before)), (*parts.rows, parts.column)
+    rows, columns = [
+        [evaluate(Ops.CAST, dtype, (x,), (factor.dtype.scalar,)) for x in run.value(factor)]
+        for factor in factors
+    ]
+    for register in range(len(total)):
+        row, column = square.result_element(register)
+        for step in range(square.steps):
+            one, other = square.row_holder(row, step), square.column_holder(step, column)
+            taken = rows[one], columns[other], total[register]
+            total[register] = evaluate(Ops.MULACC, dtype, taken)
     return tuple(total)
 
 

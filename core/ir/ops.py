@@ -397,6 +397,8 @@ MEANING: dict[Ops, str] = {
         " k < 4n, in an order that is not specified, where (r, c) is the element that the item holds as that of"
         " number src[-2], a RANGE below 2h. src[2]: what an item holds of B, src[3:3+h]: of each 8 rows of A, for the"
         " values of the RANGE src[-1] below n; each as it is in the item that holds it. Where one of these two"
-        " loops became lanes it is no source. Factors are converted to the type of the sum, or are of it."
+        " loops became lanes it is no source. Factors are converted to the type of the sum, or are of it. Or arg = (s, p, g): A is"
+        " s x pg, B is pg x s, src[0] is 0, and one item holds all elements: src[2] those of B, src[3] those of A, below s * pg; src[-2]"
+        " is below s * s."
     ),
 }

@@ -62,6 +62,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "pair": ("dot_of_words", "word_of"),
     "fill_ahead": ("iteration_kept", "part_read", "position_in_part"),
     "mma": ("warp_law", "_of_warp"),
+    "mma_in_item": ("square_law",),
     "unroll": ("_copies", "_combined", "_one_by_one"),
     "narrow": ("terms_beyond",),
     "accumulate": ("_fill",),
@@ -84,6 +85,7 @@ BODIES = (
         "local_buffer",
         "fill_ahead",
         "mma",
+        "mma_in_item",
     ),
     *(
         "stage",

@@ -44,6 +44,7 @@ ORDER = (
         "local_buffer",
         "fill_ahead",
         "mma",
+        "mma_in_item",
         "unroll",
     ),
     *("narrow", "accumulate", "lanes"),

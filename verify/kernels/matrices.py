@@ -41,6 +41,22 @@ def sum_of_products(
     return UOp(REDUCE, dtype, (UOp(MUL, dtype, tuple(factors)), step), Ops.ADD)
 
 
+def sum_in_item(
+    sizes: tuple[int, int, int], register: UOp, held: UOp, column: UOp, row: UOp, dtype: DType
+) -> UOp:
+    """The same of an MMA (s, p, g) whose elements one item holds: s rows of p * g, and p groups of s columns of g."""
+    side, groups, group = sizes
+    kind = held.dtype
+    steps = groups * group
+    step = UOp(Ops.RANGE, kind, (UOp.const(kind, steps),), (STEPS, AxisRole.REDUCE))
+    of_row = _at(row, {held: register // side * steps + step})
+    number = (step // group * side + register % side) * group + step % group
+    factors = [
+        x if x.dtype is dtype else x.cast(dtype) for x in (of_row, _at(column, {held: number}))
+    ]
+    return UOp(REDUCE, dtype, (UOp(MUL, dtype, tuple(factors)), step), Ops.ADD)
+
+
 def chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
     """`one` where the condition holds, else `other`: as far as they are made alike, of what each is made of there.
 

@@ -16,7 +16,7 @@ from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernels.loops import linear_form, row_major
-from proofgrad.verify.kernels.matrices import is_nothing, sum_of_products
+from proofgrad.verify.kernels.matrices import is_nothing, sum_in_item, sum_of_products
 from proofgrad.verify.kernels.terms import DIGITS, LANE, loop_size
 from proofgrad.verify.sampled.linear import CARRIED
 from proofgrad.verify.sampled.nesting import Nesting, NotCovered, NotReadable
@@ -205,6 +205,8 @@ class _Reader:
 
     def _product(self, node: UOp) -> UOp:
         """What an MMA adds to what was there before."""
+        if len(node.arg) == 3:
+            return self._product_in_item(node)
         halves, steps = node.arg
         item, _, column, *rest = node.src
         loops = rest[halves:]
@@ -212,6 +214,14 @@ class _Reader:
         held = loops[-1] if column.dtype.lanes == 1 else self._lane(steps)
         rows = tuple([self.scalar(row) for row in rest[:halves]])
         return sum_of_products(item, register, held, self.scalar(column), rows, node.dtype.scalar)
+
+    def _product_in_item(self, node: UOp) -> UOp:
+        """The same of one whose elements one item holds."""
+        _, _, column, row, *loops = node.src
+        register = loops[0] if node.dtype.lanes == 1 else self._lane(node.dtype.lanes)
+        held = loops[-1] if column.dtype.lanes == 1 else self._lane(column.dtype.lanes)
+        factors = self.scalar(column), self.scalar(row)
+        return sum_in_item(node.arg, register, held, *factors, node.dtype.scalar)
 
     def _over_lanes(self, node: UOp, value: UOp) -> UOp:
         lane = self._lane(node.src[0].dtype.lanes)

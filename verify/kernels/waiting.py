@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from proofgrad.core.compile.lowering.program_facts import group_size
+from proofgrad.core.ir.fragments import square_of
 from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, MMA, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels.ahead import is_ahead, loops_around_parts
@@ -120,7 +121,7 @@ class _Walk:
                 return f"memory {found.arg[0]} of a group is read before all wait for what fills it"
         elif node in self.waits and node.op is not RANGE:
             return self._wait()
-        elif node.op is MMA:
+        elif node.op is MMA and square_of(node) is None:
             return self._uneven("multiply matrices together")
         return None
 

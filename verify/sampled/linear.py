@@ -81,7 +81,7 @@ class Frame:
     axis_of: dict[UOp, int] = field(default_factory=dict)
     bound_with: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)  # loops of one axis
     lanes_of: dict[int | None, Values] = field(default_factory=dict)
-    _elements: dict[UOp, Values] = field(default_factory=dict)
+    _elements: dict[object, Values] = field(default_factory=dict)
     _plans: dict[Key, tuple[Sequence[Key], Callable[..., Values]]] = field(default_factory=dict)
 
     def value(self, root: UOp, lane: Values | None = None) -> Values:
@@ -280,7 +280,11 @@ class Frame:
         around = frozenset().union(*[self.depends.get(s, frozenset()) for s in node.src])
         axis = self.bind((product.step,), around)
         registers = self.bound[product.register] = self.lanes_of[lane]
-        held = self._lane_key(self._held(product.step, product.held))
+        step = self.bound[product.step]
+        of_rows = product.held_of_rows(registers, step)
+        held_rows = self._lane_key(self._held(lane, of_rows, product.square, "rows"))
+        of_column = product.held_of_column(registers, step)
+        held = self._lane_key(self._held(lane, of_column, product.square, "columns"))
         rows = self._held_by(product.rows, product.item, product.of_rows, around)
         (column,) = self._held_by((product.column,), product.item, product.of_column, around)
         taken = Taken(ADD, (Term((product.rows[0], product.column), ()),))
@@ -289,15 +293,18 @@ class Frame:
             chosen = halves[-1]
             for k, half in list(enumerate(halves))[-2::-1]:
                 chosen = numpy.where(registers // 2 == k, half, chosen)
-            return self.combine(taken, dtype, first, (chosen, factor), axis, 4 * product.held)
+            return self.combine(taken, dtype, first, (chosen, factor), axis, product.steps)
 
-        return [*_keys((product.before,), lane), *_keys((column, *rows), held)], result
+        keys = (*_keys((product.before,), lane), *_keys((column,), held), *_keys(rows, held_rows))
+        return keys, result
 
-    def _held(self, step: UOp, count: int) -> Values:
-        """Which of its elements an item holds for each step."""
-        if step not in self._elements:
-            self._elements[step] = self.bound[step] % count
-        return self._elements[step]
+    def _held(
+        self, lane: int, elements: Values, square: tuple[int, int, int] | None, side: str
+    ) -> Values:
+        """Which of its elements an item holds for each step, once for all that ask: of a warp's the same on both sides."""
+        steps = elements.shape[0], int(elements.max())
+        known: object = steps if square is None else (square, lane, side)
+        return self._elements.setdefault(known, elements)
 
     def _held_by(
         self, factors: Sequence[UOp], item: UOp, other: UOp, around: frozenset[UOp]

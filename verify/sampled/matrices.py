@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import Ops
@@ -29,19 +30,42 @@ class Product:
     of_rows: UOp
     of_column: UOp
     held: int
+    steps: int
+    square: tuple[int, int, int] | None = None  # whose elements the item itself holds
+
+    def held_of_rows(self, register: Any, step: Any) -> Any:
+        """Which of its elements the item that holds it has of the rows for a step of a result."""
+        if self.square is None:
+            return step % self.held
+        return register // self.square[0] * self.steps + step
+
+    def held_of_column(self, register: Any, step: Any) -> Any:
+        """The same of the columns."""
+        if self.square is None:
+            return step % self.held
+        side, _, group = self.square
+        return (step // group * side + register % side) * group + step % group
 
 
 def product_of(mma: UOp, lane: int) -> Product:
     """The parts of an MMA of vectors; `lane` tells those apart that are asked for other results."""
-    halves, held = mma.arg
     item, before, column, *rows = mma.src
-    kind = item.dtype
-    step = UOp(Ops.RANGE, kind, (UOp.const(kind, 4 * held),), (SUMMED, AxisRole.REDUCE))
-    register = UOp(Ops.RANGE, kind, (UOp.const(kind, 2 * halves),), (HELD + lane, AxisRole.REDUCE))
+    kind, results = item.dtype, mma.dtype.lanes
+    square = mma.arg if len(mma.arg) == 3 else None
+    held = mma.arg[1] if square is None else column.dtype.lanes
+    steps = 4 * held if square is None else square[1] * square[2]
+    step = UOp(Ops.RANGE, kind, (UOp.const(kind, steps),), (SUMMED, AxisRole.REDUCE))
+    register = UOp(Ops.RANGE, kind, (UOp.const(kind, results),), (HELD + lane, AxisRole.REDUCE))
+    if square is not None:
+        return Product(
+            before, column, tuple(rows), item, step, register, item, item, held, steps, square
+        )
     first, part = item // 32 * 32, step // held
     of_rows = first + item // 4 % 8 * 4 + part
     of_column = first + (item % 4 * 2 + register % 2) * 4 + part
-    return Product(before, column, tuple(rows), item, step, register, of_rows, of_column, held)
+    return Product(
+        before, column, tuple(rows), item, step, register, of_rows, of_column, held, steps
+    )
 
 
 def from_nothing(mma: UOp) -> UOp:

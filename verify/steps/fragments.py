@@ -13,6 +13,7 @@ from proofgrad.core.ir.fragments import (
     GROUPS,
     QUARTERS,
     WARP,
+    Square,
     column_element,
     column_holder,
     result_element,
@@ -34,6 +35,22 @@ COLUMN_FRAGMENT = Bijection(
     after=lambda n: (WARP, n),
     old=lambda item, k, n: column_element(item, k, n),
     new=lambda step, column, n: column_holder(step, column, n),
+)
+
+
+ROWS_IN_ITEM = Bijection(
+    parameters=("s", "g", "p"),
+    before=lambda s, g, p: (s, p * g),
+    after=lambda s, g, p: (s * (p * g),),
+    old=lambda k, s, g, p: Square(s, p, g).row_element(k),
+    new=lambda row, step, s, g, p: (Square(s, p, g).row_holder(row, step),),
+)
+COLUMNS_IN_ITEM = Bijection(
+    parameters=("s", "g", "p"),
+    before=lambda s, g, p: (p * g, s),
+    after=lambda s, g, p: (p * s * g,),
+    old=lambda k, s, g, p: Square(s, p, g).column_element(k),
+    new=lambda step, column, s, g, p: (Square(s, p, g).column_holder(step, column),),
 )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.extend import extend_law
 from proofgrad.core.compile.steps.mma import warp_law
+from proofgrad.core.compile.steps.mma_in_item import square_law
 from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.reverse import BACKWARDS
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
@@ -281,6 +282,14 @@ LAWS: dict[str, Law] = {
         | _ORDER,
         "that rows change one factor alone, and columns the other; the types and steps are a unit's; that all items of a warp"
         " come to it (steps/running.py, verify/kernels/waiting.py)",
+    ),
+    "mma_in_item": Law(
+        iterations.claims_of("results", square_law())
+        | iterations.claims_of("what the item holds of rows", fragments.ROWS_IN_ITEM)
+        | iterations.claims_of("what the item holds of columns", fragments.COLUMNS_IN_ITEM)
+        | _ONCE
+        | _ORDER,
+        "that rows change one factor alone, and columns the other; the types and sizes are a unit's",
     ),
     "read_inside": Law(
         {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.fragments import QUARTERS
+from proofgrad.core.ir.fragments import QUARTERS, square_of
 from proofgrad.core.ir.op_names import CONST, END, FILLED, HREDUCE, LOAD, MMA, PARAM, RANGE, STORE
 from proofgrad.core.ir.ops import ALU, CASTS
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -53,8 +53,9 @@ def group_size(linear: UOp) -> int | None:
     As many as the loop of results has that they share, where memory is filled inside of it, again and again, or warps of it
     multiply matrices; else as the longest loop that fills memory.
     """
-    if (product := next((n for n in linear.src if n.op is MMA), None)) is not None:
-        return int(product.src[0].src[0].arg)
+    of_warps = [n for n in linear.src if n.op is MMA and square_of(n) is None]
+    if of_warps:
+        return int(of_warps[0].src[0].src[0].arg)
     shared = [n for n in linear.src if n.op is RANGE and n.arg[1] is AxisRole.LANE]
     if (around := _around_others(linear.src)) is not None:
         return int(around.src[0].arg)
@@ -91,10 +92,10 @@ def operation_count(linear: UOp) -> int:
         op = node.op
         if op in _COUNTED:
             total += repeats[-1] * node.dtype.lanes
-        elif (
-            op is MMA
-        ):  # each of an item's results takes in as many products as the matrices are deep
-            total += repeats[-1] * node.dtype.lanes * QUARTERS * node.arg[1]
+        elif op is MMA:  # each of its results takes in as many products as the matrices are deep
+            square = square_of(node)
+            depth = QUARTERS * node.arg[1] if square is None else square.steps
+            total += repeats[-1] * node.dtype.lanes * depth
         elif op is RANGE:
             size = node.src[0].arg if node.src[0].op is CONST else 1
             repeats.append(repeats[-1] * int(size))

@@ -6,10 +6,11 @@ which backends exist (entry points, core/tensor/runtime/device.py) and how they 
 
 from __future__ import annotations
 
+import functools
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MethodType
 from typing import Any, Protocol
 
@@ -51,6 +52,21 @@ class MatrixUnit:
 
 
 @dataclass(frozen=True, slots=True)
+class TileUnit:
+    """A core multiplies matrices of `side` x `groups` * `group` and `groups` * `group` x `side` elements at once, in `cycles`."""
+
+    rows: DType
+    columns: DType
+    total: DType
+    side: int
+    groups: int
+    group: int
+    cycles: int
+    sums: int  # matrices of results that it keeps
+    flushes: bool = False  # denormal numbers count as 0: it is used where that is asked for alone
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """What the compiler must know about a machine to make Linear for it. docs/schedules.md says where each is used."""
 
@@ -73,7 +89,7 @@ class Target:
     lockstep: int = (
         1  # work items that run in step: what neighbours read side by side is one access
     )
-    matrix_units: tuple[MatrixUnit, ...] = ()
+    matrix_units: tuple[MatrixUnit | TileUnit, ...] = ()  # of warps, or of cores
     copies_ahead: bool = (
         False  # items go on while what they copy into memory of a group is on its way
     )
@@ -94,6 +110,13 @@ class Target:
         """How many values of `dtype` fill a vector register; 1 where there are no vectors."""
         return max(1, min(self.most_lanes, self.vector_bytes // dtype.itemsize))
 
+    def as_asked(self, flushes: bool) -> Target:
+        """The machine as it may be used: without units for which denormal numbers are 0, unless that is asked for."""
+        if flushes:
+            return self
+        kept = [x for x in self.matrix_units if not (isinstance(x, TileUnit) and x.flushes)]
+        return self if len(kept) == len(self.matrix_units) else _with_units(self, tuple(kept))
+
     @property
     def has_scalar_items(self) -> bool:
         """Whether work items take one value at a time, and so have neither tiles nor wide loads."""
@@ -112,6 +135,11 @@ class Target:
     def multiply_adds(self, dtype: DType) -> int:
         """Of values of `dtype`, in a cycle."""
         return self.core.multiply_adds_a_cycle * self.lanes(dtype)
+
+
+@functools.lru_cache(maxsize=16)  # the compiler asks for each kernel
+def _with_units(target: Target, units: tuple[MatrixUnit | TileUnit, ...]) -> Target:
+    return replace(target, matrix_units=units)
 
 
 @dataclass(frozen=True, slots=True)

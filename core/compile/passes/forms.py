@@ -16,6 +16,7 @@ from proofgrad.core.compile.machine.target import Binary, Source
 from proofgrad.core.compile.nests.loops import is_fixed, runs_alike, size_of
 from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.fragments import square_of
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
@@ -188,7 +189,7 @@ def _check_linear(root: UOp) -> None:
             if node.arg[1] in (AxisRole.VECTOR, AxisRole.UPCAST):
                 raise FormError(Form.LINEAR, node, "vector and upcast axes must be gone")
             open_loops.append(node)
-        elif node.op is Ops.MMA or (node.op is Ops.FILLED and is_of_group(node.src[1:])):
+        elif _is_of_all(node):
             if not all([_all_come(loop, items) for loop in open_loops]):
                 raise FormError(Form.LINEAR, node, "items of a group wait where not all may come")
         elif node.op is Ops.END:
@@ -197,6 +198,13 @@ def _check_linear(root: UOp) -> None:
     if open_loops:
         raise FormError(Form.LINEAR, open_loops[-1], "the loop is never closed")
     _check_scratch(Form.LINEAR, root.src)
+
+
+def _is_of_all(node: UOp) -> bool:
+    """Whether the items of a group must come to a node together."""
+    if node.op is Ops.MMA:
+        return square_of(node) is None
+    return node.op is Ops.FILLED and is_of_group(node.src[1:])
 
 
 def _all_come(loop: UOp, items: int | None) -> bool:

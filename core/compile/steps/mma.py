@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from proofgrad.core.compile.machine.target import MatrixUnit
+from proofgrad.core.compile.machine.target import MatrixUnit, TileUnit
 from proofgrad.core.compile.nests.loops import output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, exchanged, new_counters
@@ -141,10 +141,10 @@ def _checked(nest: LoopNest, reduction: UOp, loops: tuple[UOp, ...]) -> tuple[Ma
 
 
 def unit_for(
-    units: Sequence[MatrixUnit], factors: Sequence[UOp], total: DType
+    units: Sequence[MatrixUnit | TileUnit], factors: Sequence[UOp], total: DType
 ) -> MatrixUnit | None:
-    """The first of some units that multiplies these factors, and adds in this type."""
-    for unit in units:
+    """The first of some units of warps that multiplies these factors, and adds in this type."""
+    for unit in [x for x in units if isinstance(x, MatrixUnit)]:
         are_its = all([taken_by_unit(factor, unit).dtype is unit.factor for factor in factors])
         if are_its and unit.total is total:
             return unit

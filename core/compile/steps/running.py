@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, size_of
 from proofgrad.core.compile.nests.strides import loops_below
-from proofgrad.core.ir.fragments import WARP, fragments_of
+from proofgrad.core.ir.fragments import WARP, fragments_of, square_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
@@ -79,7 +79,8 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
             return "two loops of the items of a group at once", sorted(
                 items, key=lambda x: x.arg[0]
             )
-        if node.op is Ops.MMA and (wrong := _wrong_around_warps(node, free)):
+        is_of_warps = node.op is Ops.MMA and square_of(node) is None
+        if is_of_warps and (wrong := _wrong_around_warps(node, free)):
             return "loops in which not all items of a warp come to an MMA", wrong
         if node.op is not Ops.LOCAL_BUFFER and not own.isdisjoint(items):
             return "a loop of a reduction that the items of a group share", items
