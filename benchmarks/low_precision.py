@@ -1,8 +1,9 @@
 """Products, convolutions and rows of bfloat16, float16 and int8, beside PyTorch and beside our float32; one thread each.
 
-Usage: python benchmarks/low_precision.py [--only TEXT ...] [--types float16 ...] [--rounds 1] [--no-torch]
+Usage: python benchmarks/low_precision.py [--only TEXT ...] [--types float16 ...] [--rounds 1] [--no-torch] [--flush]
 
-A ratio above 1 means that ours is faster. PyTorch's products of bfloat16 and int8 use AMX where there is.
+A ratio above 1 means that ours is faster. PyTorch's products of bfloat16 and int8 use AMX where there is; ours of bfloat16 with --flush, which
+takes denormal numbers for 0, as PyTorch's do.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def rows(name: str, call: Callable[..., Any], theirs: Callable[..., Any]) -> Lin
 LINES = (
     product(512, 512, 512),
     product(1000, 1000, 1000),
+    product(1024, 1024, 1024),
+    product(257, 643, 129),
     product(1, 2048, 2048),
+    product(1, 4096, 4096),
     product(4, 2048, 2048),
     product(16, 2048, 2048),
     product(1, 2048, 2048, True),
@@ -122,12 +126,14 @@ def main() -> None:
     parser.add_argument("--types", nargs="+", default=TYPES, choices=TYPES)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--flush", action="store_true", help="FLUSH=1")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         return serve(lambda request: run_of(options.worker, request))
     names = ("proofgrad",) if options.no_torch else ("proofgrad", "torch")
-    workers = {name: Worker([__file__, "--worker", name], ONE_THREAD) for name in names}
+    environment = {**ONE_THREAD, "FLUSH": str(int(options.flush))}
+    workers = {name: Worker([__file__, "--worker", name], environment) for name in names}
     print(f"{'':<24}{'':<10}{'ours, ms':>10}{'torch, ms':>11}{'ratio':>7}{'to float32':>12}")
     for line in [x for x in LINES if any(text in x.name for text in options.only)]:
         single = in_turn(

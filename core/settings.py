@@ -34,6 +34,7 @@ MEANING: dict[str, str] = {
     "BEAM_SECONDS": "how long BEAM may search for one kernel; default 5",
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "WINO": "1: conv2d by Winograd's law of reals, where it saves half; not exact to the bit",
+    "FLUSH": "1: products of bfloat16 by units that take denormal numbers for 0 (AMX); not exact to the bit",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "CHECK": "1: compare each compiled kernel with its tensor graph at sampled elements",
     "SPEC": "1: check the form after every stage",
@@ -124,6 +125,11 @@ def fastmath() -> tuple[str, ...]:
 def wants_winograd() -> bool:
     """Whether convolutions may be computed by a law of reals: see core/tensor/methods/nn/winograd.py."""
     return number("WINO") > 0
+
+
+def flushes_denormals() -> bool:
+    """Whether units may multiply for which denormal numbers are 0."""
+    return number("FLUSH") > 0
 
 
 def wants_colours(is_terminal: bool) -> bool:

@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from proofgrad.core import settings
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.passes.stages import (
     GraphTactic,
@@ -60,7 +62,7 @@ class _Explanation:
 
     def text(self, graph: UOp) -> str:
         library = compiler().library.with_journal(self.journal)
-        target = Device[graph.arg].target
+        target = _target(graph.arg)
         kernels = run_stages(compiler().graph_stages, graph, library, target, self._stage)
         bodies = [(call.src[0], call.arg.device) for call in kernels.src if not _copies(call)]
         for number, (body, device) in enumerate(bodies, 1):
@@ -71,7 +73,7 @@ class _Explanation:
 
     def _kernel(self, number: int, body: UOp, device: str, library: Library) -> None:
         position = len(self.lines)
-        target = Device[device].target
+        target = _target(device)
         decided: dict[UOp, Schedule] = {}
         stages = compiler().kernel_stages
         made = run_stages(stages, body, library, target, self._stage, decided=decided)
@@ -129,3 +131,8 @@ def _copies(call: UOp) -> bool:
 
 def _count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _target(device: str) -> Target:
+    """The machine, as what is asked for lets it be used."""
+    return Device[device].target.as_asked(settings.flushes_denormals())

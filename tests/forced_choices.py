@@ -30,6 +30,7 @@ FORCED: dict[str, dict[str, str]] = {
     "staging": {"CHOICES": "tiled=on staged=rows+columns"},
     "packed": {"CHOICES": "tiled=on packed=on staged=none"},
     "blocks": {"CHOICES": "tiled=on reduction_block=3"},
+    "matrix-units": {"CHOICES": "matrices=1x2"},
     "short-vectors": {"CHOICES": "tiled=off vectors=*x4x2 copies=*x2"},
     "long-vectors": {"CHOICES": "tiled=off vectors=*x32x4 copies=*x4"},
     "other-loops": {"CHOICES": "tiled=off vectors=1x4 copies=0x2 buffered=off unroll=3"},

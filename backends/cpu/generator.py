@@ -12,9 +12,12 @@ from dataclasses import replace
 from proofgrad.backends.cpu import calibration
 from proofgrad.backends.cpu.caches import first_cache, second_cache_bytes
 from proofgrad.backends.cpu.codegen import Host
+from proofgrad.backends.cpu.permission import may_use_tiles
 from proofgrad.backends.cpu.processors import KNOWN, Memory
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
+from proofgrad.backends.llvm.tiles import units_of_bfloat16, units_of_bytes
+from proofgrad.backends.llvm.vector_tiles import byte_dots, units_of_dots
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Backend, Binary, Source, Target
 from proofgrad.core.disk_cache import DiskCache
@@ -48,6 +51,14 @@ class Generator(Backend):
         dialect.has_half = host.is_arm or host.has("f16c")
         wide = host.has("avx512f")
         dialect.dot_bits = frozenset([bits for bits, name in _HAVE_DOT.items() if host.has(name)])
+        has_tiles = host.has("amx-tile") and (not runs or may_use_tiles())
+        dialect.has_tiles = has_tiles
+        dialect.byte_dots = {} if has_tiles else byte_dots(host.has)
+        units = units_of_dots(dialect.byte_dots)
+        if has_tiles and host.has("amx-int8"):
+            units += units_of_bytes()
+        if has_tiles and host.has("amx-bf16"):
+            units += units_of_bfloat16()
         self.target = dialect.target = Target(
             name=self.name,
             vector_bytes=64 if wide else 32 if host.has("avx2") else 16,
@@ -62,6 +73,7 @@ class Generator(Backend):
             has_fma=dialect.has_fma,
             has_dot=bool(dialect.dot_bits),
             has_parts=True,
+            matrix_units=units,
             runs=runs,
         )
         dialect.nontemporal_bytes = NONTEMPORAL_CACHES * self.target.cache_bytes

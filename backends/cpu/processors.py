@@ -26,7 +26,21 @@ _OF_SYSTEMS = frozenset((
     "shstk", "uintr", "waitpkg", "wbnoinvd", "xsave", "xsavec", "xsaveopt", "xsaves",
 ))  # fmt: skip
 # What the printer of LLVM IR and the target ask for.
-_ASKED = ("sse2", "avx2", "avx512bw", "avx512dq", "avx512f", "f16c", "fma")
+_ASKED = (
+    "amx-bf16",
+    "amx-int8",
+    "amx-tile",
+    "sse2",
+    "avx2",
+    "avx512bw",
+    "avx512dq",
+    "avx512f",
+    "avx512vnni",
+    "avxvnni",
+    "avxvnniint8",
+    "f16c",
+    "fma",
+)
 
 
 @dataclass(frozen=True, slots=True)

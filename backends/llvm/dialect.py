@@ -6,10 +6,21 @@ are the same for every machine. The PTX backend has a dialect of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from proofgrad.core.compile.machine.target import CompileError, Target
 from proofgrad.core.ir.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class ByteDot:
+    """An instruction that adds products of bytes, four to a word, of so many words, by LLVM's name; the types of its factors."""
+
+    name: str
+    words: int
+    first: DType
+    second: DType
 
 
 class Dialect:
@@ -39,6 +50,8 @@ class Dialect:
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
     copies_ahead = False  # copies into memory of a group go on by themselves
     dot_bits: frozenset[int] = frozenset()  # vectors of int32 of which x86 has the DOT
+    byte_dots: Mapping[tuple[DType, DType], ByteDot] = {}  # x86's, of factors of rows and columns
+    has_tiles = False  # registers that hold matrices (AMX)
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
     def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:

@@ -17,6 +17,7 @@ from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.copies import copies_of, is_aligned, write_copy
 from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.interleave import interleaved_stores, write_interleaved
 from proofgrad.backends.llvm.lanes_off import may_be_on
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
 from proofgrad.backends.llvm.memory import (
@@ -40,6 +41,15 @@ from proofgrad.backends.llvm.register_transpose import (
 )
 from proofgrad.backends.llvm.skipping import parts_of_truths, settled, skipped, unswitched
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
+from proofgrad.backends.llvm.tiles import (
+    TILE,
+    tiles_of,
+    write_nothing,
+    write_product,
+    write_tile_load,
+    write_tile_store,
+)
+from proofgrad.backends.llvm.vector_tiles import write_product_of_vectors
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
@@ -53,7 +63,7 @@ from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.fragments import fragments_of
+from proofgrad.core.ir.fragments import Fragments, fragments_of
 from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
@@ -93,7 +103,10 @@ class _Printer:
         self.unswitched = unswitched(linear, self.skipped)
         self.by_data = masks_by_data(linear)
         self.transposed = transposed_stores(linear)
-        self.waiting = frozenset().union(*self.transposed.values()).difference(self.transposed)
+        self.between = {} if dialect.target.work_items else interleaved_stores(linear)
+        together = {**self.transposed, **self.between}
+        self.waiting = frozenset().union(*together.values()).difference(together)
+        self.tiles = tiles_of(linear) if dialect.has_tiles else {}
         self.has_exit = False
         kept = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
         self.of_group = {n.src[0].src[0].src[0] for n in kept}
@@ -173,7 +186,7 @@ class _Printer:
         for accumulator, value in masked.items():
             if unmasked[accumulator] != value:
                 name = self.current[accumulator] = f"%{writer.fresh('sum')}"
-                kind = register_type(accumulator.dtype)
+                kind = self._kind(accumulator)
                 writer.do(phi(name, kind, unmasked[accumulator], first, value, second))
 
     def _written_to(self, loop: Sequence[UOp], label: str) -> tuple[str, dict[UOp, str]]:
@@ -404,7 +417,7 @@ class _Printer:
         writer.fill(loop.counter_line, head)
         writer.begin_block(f"{loop.label}.end")
         for accumulator, (line, name, first) in loop.phis.items():
-            acc_type, last = register_type(accumulator.dtype), self.current[accumulator]
+            acc_type, last = self._kind(accumulator), self.current[accumulator]
             writer.fill(line, phi(name, acc_type, first, loop.entered_from, last, latch))
             if loop.tested_first:
                 self.current[accumulator] = name
@@ -442,7 +455,14 @@ class _Printer:
         self.has_exit = True
 
     def accumulator(self, node: UOp) -> None:
-        self.current[node] = self._register(node.src[0])
+        if (size := self.tiles.get(node)) is not None:
+            self.current[node] = write_nothing(self.writer, size)
+        else:
+            self.current[node] = self._register(node.src[0])
+
+    def _kind(self, node: UOp) -> str:
+        """The type of the register of a node."""
+        return TILE if node in self.tiles else register_type(node.dtype)
 
     def update(self, node: UOp) -> None:
         accumulator, value = node.src
@@ -483,6 +503,9 @@ class _Printer:
     def product_of_fragments(self, node: UOp) -> None:
         """An MMA of vectors of what this item holds."""
         parts = fragments_of(node)
+        if parts.square is not None:
+            self.registers[node] = self._product_in_item(node, parts)
+            return
         before, column, *rows = [
             self._register(s) for s in (parts.before, parts.column, *parts.rows)
         ]
@@ -491,11 +514,26 @@ class _Printer:
             self.writer.let, types, before, column, rows, parts.steps
         )
 
+    def _product_in_item(self, node: UOp, parts: Fragments) -> str:
+        """The same where this item holds all."""
+        (rows,), nothing = parts.rows, parts.before.op is not ACCUMULATOR
+        column, row = self._register(parts.column), self._register(rows)
+        if node in self.tiles:
+            size = self.tiles[node]
+            before = write_nothing(self.writer, size) if nothing else self.current[parts.before]
+            return write_product(self.writer, node, before, column, row)
+        rows_at = self.positions.get(rows.src[0]) if rows.op is Ops.LOAD else None
+        before = self._register(parts.before)
+        return write_product_of_vectors(self.writer, node, before, (column, row), rows_at)
+
     def load(self, node: UOp) -> None:
         position = self.positions[node.src[0]]
         if node in self.copies:
             return
-        self.registers[node] = write_load(self.writer, position, node.dtype)
+        if node in self.tiles:
+            self.registers[node] = write_tile_load(self.writer, position, self.tiles[node])
+        else:
+            self.registers[node] = write_load(self.writer, position, node.dtype)
         for hint in self.ahead.get(node, ()):
             self.prefetch(position, hint)
 
@@ -521,12 +559,19 @@ class _Printer:
         position, value = node.src[:2]
         if node in self.waiting:
             return
+        if value in self.tiles:
+            size, tile = self.tiles[value], self._register(value)
+            return write_tile_store(self.writer, self.positions[position], size, tile)
         if node in self.transposed:
             rows = [self._register(row.src[1]) for row in self.transposed[node]]
             first = self.positions[self.transposed[node][0].src[0]]
             return write_transposed_stores(self.writer, first, value.dtype, rows)
         if node in self.copied:
             return self._copy(node)
+        if node in self.between:
+            rows = [self._register(row.src[1]) for row in self.between[node]]
+            first = self.positions[self.between[node][0].src[0]]
+            return write_interleaved(self.writer, first, value.dtype, rows)
         write = write_nontemporal_store if node in self.nontemporal else write_store
         if self._is_every_items(position.src[0]):
             return self._store_once(position, value)

@@ -65,8 +65,12 @@ def _apart(store: UOp) -> tuple[object, int] | None:
         or (found := lanes_apart(index)) is None
     ):
         return None
-    first, offsets = found
-    terms, number, stack = [], 0, [first]
+    return same_but_for_position(buffer, *found)
+
+
+def same_but_for_position(memory: UOp, first: UOp, offsets: tuple[int, ...]) -> tuple[object, int]:
+    """What stores have in common that begin some elements apart, and a number by which they do."""
+    terms, number, stack = list[UOp](), 0, [first]
     while stack:
         node = stack.pop()
         if node.op is ADD:
@@ -75,7 +79,7 @@ def _apart(store: UOp) -> tuple[object, int] | None:
             number += node.arg
         else:
             terms.append(node)
-    return (buffer, offsets, frozenset([(term, terms.count(term)) for term in terms])), number
+    return (memory, offsets, frozenset([(term, terms.count(term)) for term in terms])), number
 
 
 def _runs(stores: dict[int, UOp]) -> list[tuple[UOp, ...]]:

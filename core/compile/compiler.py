@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
-from proofgrad.core.compile.machine.target import Backend, Source
+from proofgrad.core.compile.machine.target import Backend, Source, Target
 from proofgrad.core.compile.nests.kernel_schedule import (
     AUTOMATIC,
     Schedule,
@@ -158,7 +158,7 @@ class Compiler:
 
     def kernel_graph(self, root: UOp, passed: list[tuple[Stage | None, UOp]] | None = None) -> UOp:
         """The KernelGraph of a TensorGraph; `passed` gets the tensor graphs on the way."""
-        target, shown = self._backend(root.arg).target, _observer("graph", self.library)
+        target, shown = self._target(root.arg), _observer("graph", self.library)
         before = [] if passed is None else passed
         before.append((None, root))
 
@@ -291,7 +291,7 @@ class Compiler:
         rules = self._first_rules()
         if rules is None or self._is_watched():
             return self._compile(body, device, background)
-        stages, target = self.kernel_stages, self._backend(device).target
+        stages, target = self.kernel_stages, self._target(device)
         terms = run_stages(stages[:rules], body, self.library, target, known=known)
         key = (terms, device, *_settings())
         made = self._kernels.by_terms.get(key)
@@ -323,7 +323,7 @@ class Compiler:
     def program(self, body: UOp, device: str) -> UOp:
         """The Program form of a kernel body for a device: a SINK of STOREs, not in order yet."""
         stages = [stage for stage in self.kernel_stages if stage.makes is not Form.LINEAR]
-        target = self._backend(device).target
+        target = self._target(device)
         return run_stages(stages, body, self.library, target, _observer("kernel", self.library))
 
     def linears(
@@ -338,7 +338,7 @@ class Compiler:
 
         `decided` gets their schedules. Raises: ScheduleError where one written by hand does not fit.
         """
-        target, by_hand = self._backend(device).target, settings.schedule_text()
+        target, by_hand = self._target(device), settings.schedule_text()
         observe = _observer("kernel", self.library) if observe is None else observe
         decided = {} if decided is None else decided
         stages, library = self.kernel_stages, self.library
@@ -416,14 +416,13 @@ class Compiler:
 
         library = self.library.with_journal(Journal())  # what is only tried does not count
         before, after = _around_choices(self.kernel_stages)
-        kernel = run_stages(before, body, library, backend.target, override=forced)
+        target = self._target(device)
+        kernel = run_stages(before, body, library, target, override=forced)
         if len(parts_of(kernel)) > 1 or not may_search(kernel, backend):
             return forced
 
         def compile_(override: Schedule) -> tuple[Kernel, ...]:
-            linears = parts_of(
-                run_stages(after, kernel, library, backend.target, override=override)
-            )
+            linears = parts_of(run_stages(after, kernel, library, target, override=override))
             return tuple([self._compiled(linear, device) for linear in linears])
 
         search = Search(body, kernel, backend, compile_, forced)
@@ -432,6 +431,10 @@ class Compiler:
             name = search.name or kernel_name(self.linears(body, device, forced)[-1])
             say(found.line(name, settings.beam_width(), is_old))
         return found.schedule
+
+    def _target(self, device: str) -> Target:
+        """The machine, as what is asked for lets it be used."""
+        return self._backend(device).target.as_asked(settings.flushes_denormals())
 
     def _compiled(self, linear: UOp, device: str, background: Background | None = None) -> Kernel:
         backend = self._backend(device)
@@ -472,6 +475,7 @@ _READ_BY_STAGES = (
     "PROVE",
     "CHECK",
     "FASTMATH",
+    "FLUSH",
     "CHOICES",
     "SCHEDULE",
     "BEAM",
@@ -493,6 +497,7 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
         settings.proves_kernels(),
         settings.checks_values(),
         settings.fastmath(),
+        settings.flushes_denormals(),
         settings.choices_text(),
         settings.schedule_text(),
         settings.beam_width(),

@@ -20,6 +20,7 @@ MOST_LANES = 64
 MOST_COPIES = 64
 MOST_ITEMS = 1024
 MOST_WARPS = 32
+MOST_MATRICES = 16  # of results, that a unit sums at once
 MOST_STEPS = 256  # of a sum, whose operands a group keeps
 MOST_SIDE = 256  # of a tile that goes through memory of a group
 ANY = "*"  # in text: the loop that the heuristic takes
@@ -124,6 +125,20 @@ NO_WARP_TILE = WarpTile(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
+class Matrices:
+    """A core's unit sums so many matrices of results at once, side by side along the rows and along the columns."""
+
+    rows: int
+    columns: int
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}" if self.rows else "none"
+
+
+NO_MATRICES = Matrices(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Staged:
     """Which operands of a contraction are copied into tables."""
 
@@ -177,6 +192,7 @@ class Schedule:
     shared: SharedTile | None = None  # items of a group that share operands in memory of the group
     warps: WarpTile | None = None  # warps of a group that multiply by matrix units
     ahead: bool | None = None  # whether a group copies the next steps' operands while it multiplies
+    matrices: Matrices | None = None  # that a core's unit sums at once
     staged: Staged | None = None
     packed: bool | None = None  # whether columns without a table are kept by each item
     reduction_block: int | None = (
@@ -313,6 +329,14 @@ def _warps(text: str) -> WarpTile | None:
     return made if 0 < made.warps <= MOST_WARPS and copies <= MOST_COPIES else None
 
 
+def _matrices(text: str) -> Matrices | None:
+    if text == "none":
+        return NO_MATRICES
+    numbers = _numbers(text, 2)
+    made = NO_MATRICES if numbers is None else Matrices(*numbers)
+    return made if 0 < made.rows * made.columns <= MOST_MATRICES else None
+
+
 def _staged(text: str) -> Staged | None:
     kinds = [Staged(rows, columns) for rows in (False, True) for columns in (False, True)]
     return next((kind for kind in kinds if str(kind) == text), None)
@@ -392,6 +416,7 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
         _shared,
         f"none, or ROWITEMSxCOLUMNITEMSxSTEPS, up to {MOST_ITEMS} items, up to {MOST_STEPS} steps",
     ),
+    "matrices": (_matrices, f"none, or ROWSxCOLUMNS, up to {MOST_MATRICES}"),
     "warps": (
         _warps,
         f"none, or ROWWARPSxCOLUMNWARPSxROWTILESxCOLUMNTILES, up to {MOST_WARPS} warps, up to {MOST_COPIES} tiles",

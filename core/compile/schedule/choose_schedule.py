@@ -11,6 +11,7 @@ from dataclasses import replace
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import (
     AUTOMATIC,
+    NO_MATRICES,
     NO_SHARED_TILE,
     NO_WARP_TILE,
     Schedule,
@@ -19,6 +20,7 @@ from proofgrad.core.compile.nests.kernel_schedule import (
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
 from proofgrad.core.compile.schedule.groups import choose_group
+from proofgrad.core.compile.schedule.matrices import choose_matrices
 from proofgrad.core.compile.schedule.operands import (
     choose_reduction_block,
     packs_columns,
@@ -50,7 +52,10 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     if (warps := choose_warps(kernel, target, override)) is not None:
         ahead = warps_ahead(kernel, warps, target, override) if warps.warps else None
         return Schedule(tiled=True, warps=warps, ahead=ahead, reduction_block=0)
+    if (by_unit := choose_matrices(kernel, target, override)) is not None:
+        return by_unit
     without = override.warps if override.warps == NO_WARP_TILE else None
+    none = override.matrices if override.matrices == NO_MATRICES else None
     if (way := choose_shared(kernel, target, override)) is not None:
         return Schedule(
             tiled=True,
@@ -64,7 +69,7 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
         return schedule_rows(by_rows, target, override)
     found = find_contraction(kernel, target, override)
     if found is not None:
-        return replace(_of_contraction(*found, target, override), warps=without)
+        return replace(_of_contraction(*found, target, override), warps=without, matrices=none)
     group = choose_group(kernel, target, override)
     if group is not None and group.items:
         return Schedule(tiled=False, reduction_block=0, unroll=_unroll(override), group=group)

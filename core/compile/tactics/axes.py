@@ -31,6 +31,7 @@ from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.tactics.groups import in_groups
+from proofgrad.core.compile.tactics.matrices import in_matrices
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
 from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.row_products import in_rows
@@ -55,6 +56,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         return leave_whole(nest, along, schedule, target)
     if schedule.warps is not None and schedule.warps.warps:
         return in_warp_tiles(nest, schedule, target)
+    if schedule.matrices is not None and schedule.matrices.rows:
+        return in_matrices(nest, schedule, target)
     if (rows := find_kept_rows(nest.graph, target, schedule)) is not None:
         return in_rows(nest, rows, schedule)
     if schedule.shared is not None and schedule.shared.items:

@@ -31,6 +31,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.stage import Digit, stage
+from proofgrad.core.compile.tactics.matrices import stage_matrices
 from proofgrad.core.compile.tactics.stage_keys import stage_keys
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -46,6 +47,8 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     if target.has_scalar_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
+    if schedule.matrices is not None and schedule.matrices.rows:
+        return stage_matrices(nest, schedule, target)
     if (rows := find_kept_rows(nest.graph, target, schedule)) is not None:
         assert schedule.tile is not None  # a schedule that was decided
         *tables, last = stage_keys(nest, rows, schedule.tile)

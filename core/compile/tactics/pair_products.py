@@ -11,6 +11,7 @@ from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
+from proofgrad.core.compile.schedule.matrices import choose_matrices
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -27,6 +28,8 @@ INSTRUCTIONS_SAVED = 3
 def pair_products(nest: LoopNest, context: Context) -> LoopNest:
     """Take the products of a contraction of small integers two at a time; an odd loop ends with a product of zeros."""
     target = context.target
+    if choose_matrices(nest.graph, target, context.override) is not None:
+        return nest
     found = find_contraction(nest.graph, target, context.override) if target.has_dot else None
     if found is None or not sums_small_products(found[0].reduction):
         return nest

@@ -92,6 +92,7 @@ class Search:
         self, body: UOp, kernel: UOp, backend: Backend, compile_: Compile, forced: Schedule
     ) -> None:
         self._body, self._kernel, self._backend = body, kernel, backend
+        self._target = backend.target.as_asked(settings.flushes_denormals())
         self._compile, self._forced = compile_, forced
         self._width, self._limit = settings.beam_width(), settings.beam_seconds()
         self._times: dict[Schedule, float] = {}
@@ -113,7 +114,7 @@ class Search:
 
     def _key(self) -> str:
         """Everything that the result depends on but the noise."""
-        target = self._backend.target
+        target = self._target
         known = {name: getattr(target, name) for name in target.__slots__}
         described = [f"{name}={_in_order(value)}" for name, value in known.items()]
         environment = [settings.wants_no_rules(), settings.fastmath(), self._width, self._limit]
@@ -153,12 +154,12 @@ class Search:
                     break
         end = start + self._limit
         taken, gain = self._final([c for c in best if c != self._forced], times, end)
-        shown = str(choose_schedule(self._kernel, self._backend.target, self._forced))
-        wanted = str(choose_schedule(self._kernel, self._backend.target, taken))
+        shown = str(choose_schedule(self._kernel, self._target, self._forced))
+        wanted = str(choose_schedule(self._kernel, self._target, taken))
         return Found(wanted, shown, len(self._times), time.monotonic() - start, gain)
 
     def _moves(self, best: Sequence[Schedule]) -> list[Schedule]:
-        target = self._backend.target
+        target = self._target
         moves = [m for c in best for m in neighbours(self._kernel, target, c, self._forced)]
         return [move for move in dict.fromkeys(moves) if move not in self._asked]
 

@@ -14,6 +14,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import (
     NO_COPIES,
     NO_GROUP,
+    NO_MATRICES,
     NO_SHARED_TILE,
     NO_TRANSPOSED,
     NO_WARP_TILE,
@@ -30,6 +31,7 @@ from proofgrad.core.compile.nests.loops import output_loops
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions, tiles_along
 from proofgrad.core.compile.schedule.groups import rows_to_share
+from proofgrad.core.compile.schedule.matrices import ways_of_matrices
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.shared_tiles import ways_to_share
 from proofgrad.core.compile.schedule.threads import operations
@@ -75,6 +77,9 @@ def neighbours(kernel: UOp, target: Target, choices: Schedule, forced: Schedule)
     ]
     if whole.warps is not None and whole.warps.warps:
         moves = _of_warps(kernel, target, choices)
+    elif whole.matrices is not None and whole.matrices.rows:
+        tiles = [NO_MATRICES, *ways_of_matrices(kernel, target)]
+        moves = [replace(choices, matrices=tile) for tile in tiles if tile != whole.matrices]
     elif whole.shared is not None and whole.shared.items:
         moves = _of_shared(kernel, target, choices)
     elif found is not None:

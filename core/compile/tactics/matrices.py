@@ -1,0 +1,185 @@
+"""Tactics: a core multiplies by its matrix unit, from tables that hold both factors in the order in which it takes them.
+
+Owns: the order of the steps, the layout of the tables. Does not own: whether, and how many matrices at once (schedule/matrices.py),
+the laws (steps/stage.py, steps/mma_in_item.py, steps/local_buffer.py).
+
+    out[m, n] = sum[k](a[m, k] * b[k, n])
+
+is first sum[o, j](a[m, 64 * o + j] * b[64 * o + j, n]), of which a table gets the digits (m // 16, o, m % 16, j) of a, and one the digits
+(n // 16, o, j // 4, n % 16, j % 4) of b. Then the sum over j of 16 x 16 results is an MMA, and the sums over o are kept, until the
+results are made of them:
+
+    for m, n in 16s: let t = local[e < 256](sum[o](mma(a[...], b[...]))); for r < 16, c < 16: out[...] = t[r * 16 + c]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target, TileUnit
+from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Schedule, Vectors
+from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
+from proofgrad.core.compile.nests.strides import loops_below, loops_of
+from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.schedule.matrices import tiles_along, turns_of_columns, unit_of
+from proofgrad.core.compile.schedule.shared_tiles import GroupProduct, find_product, runs_along
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.local_buffer import local_buffer
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, mma_in_item, tile_units
+from proofgrad.core.compile.steps.reduce_inside import reduce_inside
+from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.steps.stage import Digit, stage
+from proofgrad.core.compile.steps.unmask import unmask
+from proofgrad.core.compile.tactics.shared_tiles import as_one, together
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+
+def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[LoopNest, ...]:
+    """The kernels that fill the tables of both factors, and the one that multiplies."""
+    product, unit = _product_of_unit(nest, target)
+    matrices = schedule.matrices
+    assert matrices is not None
+    nest, row = as_one(nest, product.rows)
+    nest, column = as_one(nest, product.columns)
+    nest, step = as_one(nest, product.reduction.src[1:])
+    inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
+    nest = split(nest, step, (unit.groups * unit.group,), (NewLoop(*step.arg), inner))
+    if is_masked(_reduction(nest).src[0]):
+        nest = unmask(nest, _reduction(nest))
+    filling = []
+    high = tiles_along(size_of(row), unit, matrices.rows)
+    depth = unit.groups * unit.group
+    steps = -(-size_of(step) // depth) * depth
+    turns = turns_of_columns(size_of(column), steps, unit, matrices.columns, target)
+    wide = tiles_along(size_of(column), unit, turns * matrices.columns)
+    for is_column, side, tiles in ((False, row, high), (True, column, wide)):
+        found = _factors(_reduction(nest), row, unit)
+        require(found is not None, "no factors that the unit takes")
+        assert found is not None
+        fill, nest = _table(
+            nest, found[is_column], side, tiles, unit, is_column, bool(schedule.threads)
+        )
+        filling.append(fill)
+    decided = replace(schedule, rows=row.arg[0], columns=column.arg[0])
+    return (*filling, nest.scheduled(decided))
+
+
+def _table(
+    nest: LoopNest,
+    factor: UOp,
+    side: UOp,
+    tiles: int,
+    unit: TileUnit,
+    is_column: bool,
+    threads: bool,
+) -> tuple[LoopNest, LoopNest]:
+    """The nest that fills the table of a factor, and the one that reads it."""
+    *around, inner = _reduction(nest).src[1:]
+    free = loops_of(factor)
+    others = [x for x in output_loops(nest.graph) if x in free and x is not side]
+    whole = [Digit(x, size_of(x), NewLoop(k)) for k, x in enumerate(others)]
+    number = len(whole)
+    # Columns that lie side by side are read in lines: all of them for some steps, then for the next ones.
+    by_steps = is_column and runs_along(factor, side)
+    tile, steps = NewLoop(number + by_steps), NewLoop(number + 1 - by_steps)
+    of_side, of_step = NewLoop(number + 3), NewLoop(number + 4)
+    outer = [Digit(side, tiles, tile, unit.side), *[Digit(x, size_of(x), steps) for x in around]]
+    sizes = {of_side: unit.side, of_step: unit.group if is_column else size_of(inner)}
+    if is_column:
+        layout = [
+            Digit(inner, unit.groups, NewLoop(number + 2), unit.group),
+            Digit(side, unit.side, of_side),
+            Digit(inner, unit.group, of_step),
+        ]
+    else:
+        layout = [Digit(side, unit.side, of_side), Digit(inner, size_of(inner), of_step)]
+    fill, nest = stage(nest, factor, (*whole, *outer, *layout))
+    lanes = {of_side: runs_along(factor, side), of_step: runs_along(factor, inner)}
+    vectors = [Vectors(x.number, sizes[x]) for x, is_along in lanes.items() if is_along]
+    if not vectors:
+        return fill, nest
+    copies = Copies(of_step.number, unit.group) if lanes[of_side] else NO_COPIES
+    decided = Schedule(
+        buffered=False,
+        tiled=False,
+        reduction_block=0,
+        vectors=(vectors[0],),
+        copies=copies,
+        unroll=0,
+        deinterleaved=False,
+        threads=threads,
+    )
+    return fill.scheduled(decided), nest
+
+
+def in_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
+    """The kernel that multiplies, from tables of both factors."""
+    outputs = {x.arg[0]: x for x in output_loops(nest.graph)}
+    row, column = [outputs.get(number) for number in (schedule.rows, schedule.columns)]
+    matrices = schedule.matrices
+    require(row is not None and column is not None, "no loops of rows and columns")
+    assert row is not None and column is not None and matrices is not None
+    unit = _unit_of(_reduction(nest), row, target)
+    number = fresh_number(nest.graph)
+    one_row, one_column = NewLoop(number + 1), NewLoop(number + 2, AxisRole.VECTOR)
+    steps = prod([size_of(x) for x in _reduction(nest).src[1:]])
+    turns = turns_of_columns(size_of(column), steps, unit, matrices.columns, target)
+    turn = NewLoop(number + 9)
+    high = tiles_along(size_of(row), unit, matrices.rows) // matrices.rows
+    made = NewLoop(*row.arg), NewLoop(number + 3, AxisRole.UPCAST), one_row
+    nest = split_reading_inside(nest, row, (matrices.rows, unit.side), made)
+    wide = -(-size_of(column) // (turns * matrices.columns * unit.side))
+    of_columns = NewLoop(*column.arg), turn, NewLoop(number + 4, AxisRole.UPCAST), one_column
+    sizes = turns, matrices.columns, unit.side
+    nest = split_reading_inside(nest, column, sizes, of_columns)
+    outer = (wide, NewLoop(*column.arg)), (high, NewLoop(*row.arg)), (turns, turn)
+    sides = [UOp.range(size, x.number, x.role) for size, x in outer if size > 1]
+    others = [x for x in outputs.values() if x is not row and x is not column]
+    role = AxisRole.THREAD if schedule.threads else AxisRole.LOOP
+    nest = together(nest, [*others, *sides], role, number)
+    reduction = _reduction(nest)
+    *around, inner = reduction.src[1:]
+    if around:
+        nest = reduce_inside(nest, reduction, (inner,))
+    of_results = [UOp.range(unit.side, one.number, one.role) for one in (one_row, one_column)]
+    own = NewLoop(number + 5), NewLoop(number + 6)
+    nest = local_buffer(nest, _reduction(nest), tuple(of_results), own)
+    kept = [UOp.range(unit.side, one.number, one.role) for one in own]
+    lanes = [NewLoop(number + 7 + k, AxisRole.VECTOR) for k in range(2)]
+    reductions = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    return mma_in_item(nest, reductions[0], kept[0], kept[1], lanes[0], lanes[1])
+
+
+def _product_of_unit(nest: LoopNest, target: Target) -> tuple[GroupProduct, TileUnit]:
+    product = find_product(nest.graph)
+    unit = None if product is None else unit_of(product, target)
+    require(unit is not None, "no product that a matrix unit computes")
+    assert product is not None and unit is not None
+    return product, unit
+
+
+def _unit_of(reduction: UOp, row: UOp, target: Target) -> TileUnit:
+    """The first unit that takes the factors of a sum of products."""
+    for unit in tile_units(target.matrix_units):
+        if _factors(reduction, row, unit) is not None:
+            return unit
+    require(False, "no product that a matrix unit computes", reduction)
+    raise AssertionError
+
+
+def _factors(reduction: UOp, row: UOp, unit: TileUnit) -> tuple[UOp, UOp] | None:
+    """Of rows and of columns, as the unit takes them."""
+    free, term = loops_below(reduction), reduction.src[0]
+    if term.op is not Ops.MUL:
+        return None
+    one, other = term.src
+    factors = (one, other) if row in free[one] else (other, one)
+    return factors_of_unit(factors, reduction.dtype, unit)
+
+
+def _reduction(nest: LoopNest) -> UOp:
+    """The outermost sum."""
+    return [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE][-1]
