@@ -13,6 +13,7 @@ from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.fusion.parts_for_units import parts_for_units
+from proofgrad.core.compile.fusion.split_reductions import _order_in_memory
 from proofgrad.core.compile.machine.target import Source, Target
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts
 from proofgrad.core.ir.dtypes import dtypes
@@ -127,3 +128,12 @@ def test_no_kernel_of_a_few_long_rows_is_a_few_groups_alone() -> None:
         memory = sum([n.arg[1] for n in source.program.src if n.op is Ops.PARAM])
         items = source.global_size or 1
         assert memory / items < 300, source.entry
+
+
+def test_an_axis_of_a_product_alone_is_none_of_the_softmax_of_it() -> None:
+    """Rows of scores lie side by side: they are no rows apart, as an axis taken twice would say."""
+    memory = UOp(Ops.PARAM, dtypes.float32, (), (1, 120))
+    terms = UOp(Ops.RESHAPE, dtypes.float32, (memory,), (2, 3, 4, 5))
+    sums = UOp(Ops.REDUCE_AXIS, dtypes.float32, (terms,), (Ops.ADD, (3,)))
+    scores = UOp(Ops.RESHAPE, dtypes.float32, (sums,), (2, 3, 4))
+    assert _order_in_memory(scores, (0, 1, 2)) == (0, 1, 2)

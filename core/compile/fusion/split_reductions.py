@@ -38,6 +38,7 @@ LONGEST_COLUMN = 1 << 9  # where elements are added one by one, and not in vecto
 LEAST_BLOCKS = 8
 # As many elements as the vectors that one iteration of a sum takes at once, or a multiple of that.
 SUMMED_AT_ONCE = 128
+_NO_AXIS = -1  # of what is looked at: an axis of size 1 of an operand alone
 
 
 def split_long_reductions(program: TensorProgram, context: Context) -> TensorProgram:
@@ -121,29 +122,37 @@ def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
 
 
 def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes in the order of an operand that is read once; `names` are those of the axes of `node`.
+    """The axes in the order of an operand that is read once; `names` are those of the axes of `node`, or _NO_AXIS.
 
     None where every operand is read several times, as in a matrix product.
     """
+    order = _order_with_others(node, names)
+    return None if order is None else tuple([a for a in order if a != _NO_AXIS])
+
+
+def _order_with_others(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The same, with axes of size 1 that only the operand has."""
     match node.op:
         case Ops.PERMUTE:
             below = dict(zip(node.arg, names))
-            return _order_in_memory(node.src[0], tuple([below[a] for a in range(len(names))]))
+            return _order_with_others(node.src[0], tuple([below[a] for a in range(len(names))]))
         case Ops.EXPAND:
             grows = node.shape != node.src[0].shape
-            return None if grows else _order_in_memory(node.src[0], names)
+            return None if grows else _order_with_others(node.src[0], names)
         case Ops.RESHAPE:
             old, new = node.src[0].shape, node.shape
             kept = [name for name, size in zip(names, new) if size > 1]
             if [n for n in old if n > 1] != [n for n in new if n > 1]:
                 return names
-            spare = iter([name for name, size in zip(names, new) if size == 1] + [0] * len(old))
+            spare = iter(
+                [name for name, size in zip(names, new) if size == 1] + [_NO_AXIS] * len(old)
+            )
             moving = iter(kept)
-            return _order_in_memory(
+            return _order_with_others(
                 node.src[0], tuple([next(moving) if n > 1 else next(spare) for n in old])
             )
         case _ if node.op in ELEMENTWISE and node.src:
-            orders = [_order_in_memory(source, names) for source in node.src]
+            orders = [_order_with_others(source, names) for source in node.src]
             return next((order for order in orders if order is not None), None)
         case Ops.CONST:
             return None
