@@ -33,6 +33,7 @@ LARGEST_OUTER_REDUCTION = 16
 READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 _SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
+_COMPUTED = ELEMENTWISE | {Ops.REDUCE_AXIS}
 
 
 def cut_into_kernels(program: TensorProgram, context: Context) -> TensorProgram:
@@ -73,10 +74,22 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if any(map(is_running, reductions)):
             kept.add(end)
             stored.update(reductions if len(reductions) > 1 else ())
+    if target.lockstep > 1:
+        stored = {node if node in kept else _before_widening(node) for node in stored}
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
         stored -= products_by_row(nodes, consumers, stored, kept, target)
     return stored | beyond_limits(nodes, consumers, stored)
+
+
+def _before_widening(node: UOp) -> UOp:
+    """What a float was before it was converted to a wider type: memory that is read side by side is what GPUs wait for."""
+    while node.op is Ops.CAST and node.src[0].op in _COMPUTED:
+        narrow, wide = node.src[0].dtype, node.dtype
+        if not (narrow.is_float and wide.is_float and narrow.itemsize < wide.itemsize):
+            break
+        node = node.src[0]
+    return node
 
 
 def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:
