@@ -652,6 +652,24 @@ def matrices() -> Iterator[tuple[str, UOp]]:
         term = load(X, left) * load(Y, row_major(step, column))
         total = reduce(Ops.ADD, term, step)
         yield "matrices", UOp.sink(store(row_major(*around, row, column), total))
+    yield from kept_matrices()
+
+
+def kept_matrices() -> Iterator[tuple[str, UOp]]:
+    """Such products that are kept, as they are or with tiles between rows and columns, and read in both orders."""
+    for tiles in ((), (2,)):
+        row, *tile, column = loops(16, *tiles, 8)
+        (own_row, *own_tile, own_column), (step,) = (
+            inner_loops(16, *tiles, 8, first=20),
+            inner_loops(8, first=10),
+        )
+        left = load(X, row_major(own_row, step))
+        right = load(Y, row_major(*own_tile, step, own_column))
+        total = reduce(Ops.ADD, left * right, step)
+        memory = keep(total + 1, own_row, *own_tile, own_column)
+        there = kept(memory, row_major(row, *tile, column))
+        yield "matrices", UOp.sink(store(row_major(row, *tile, column), there))
+        yield "matrices", UOp.sink(store(row_major(column, *tile, row), there * 2))
 
 
 def blocks() -> Iterator[tuple[str, UOp]]:

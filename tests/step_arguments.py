@@ -239,6 +239,8 @@ def for_pair(graph: UOp) -> Iterator[Arguments]:
 
 def for_mma(graph: UOp) -> Iterator[Arguments]:
     outputs = [x for x in loops_in(graph) if x.arg[1] is AxisRole.LOOP]
+    for memory in [n for n in graph.toposort() if n.op is Ops.LOCAL_BUFFER]:
+        outputs = [*memory.src[1:]]
     roles = (AxisRole.LANE, AxisRole.VECTOR, AxisRole.VECTOR)
     made = [NewLoop(k, role) for k, role in zip(MORE, roles)]
     for node in (*graph.toposort(), FOREIGN_SUM):

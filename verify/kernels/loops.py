@@ -39,10 +39,10 @@ class Linear:
 
     def term(self) -> UOp:
         """The sum as an index term."""
-        total = UOp.index(self.constant)
-        for loop, c in self.parts.items():
-            total = total + (loop * c if c != 1 else loop)
-        return total
+        terms = [loop * c if c != 1 else loop for loop, c in self.parts.items() if c]
+        if self.constant or not terms:
+            terms.append(UOp.index(self.constant))
+        return sum(terms[1:], terms[0])
 
 
 # A sum of loops that stays below a number.
@@ -81,6 +81,12 @@ def linear_form(term: UOp) -> Linear | None:
     return found[term]
 
 
+def shortest(term: UOp) -> UOp:
+    """The same index term as a sum of multiples of loops, if it is one."""
+    form = linear_form(term)
+    return term if form is None else form.term()
+
+
 def _linear(node: UOp, src: list[Linear | None]) -> Linear | None:
     if node.op is Ops.RANGE:
         return Linear({node: 1}, 0)
@@ -94,7 +100,7 @@ def _linear(node: UOp, src: list[Linear | None]) -> Linear | None:
             parts = dict(known[0].parts)
             for loop, c in known[1].parts.items():
                 parts[loop] = parts.get(loop, 0) + c
-            return Linear(parts, known[0].constant + known[1].constant)
+            return Linear(_joined(parts), known[0].constant + known[1].constant)
         case Ops.MUL | Ops.SHL:
             one, other = known
             if node.op is Ops.MUL and not one.parts:
@@ -107,10 +113,44 @@ def _linear(node: UOp, src: list[Linear | None]) -> Linear | None:
             return Linear({x: -c for x, c in known[0].parts.items()}, -known[0].constant)
         case Ops.CAST:
             return known[0]
-        case Ops.FLOORDIV | Ops.MOD if known[0].parts == {node.src[0]: 1} and not known[1].parts:
-            return _quotient(node, known[1].constant)
+        case Ops.SHR | Ops.AND if not known[1].parts and known[1].constant >= 0:
+            bits = known[1].constant if node.op is Ops.SHR else known[1].constant.bit_length()
+            if node.op is Ops.AND and known[1].constant != (1 << bits) - 1:
+                return None
+            op = Ops.FLOORDIV if node.op is Ops.SHR else Ops.MOD
+            same = UOp(op, node.dtype, (node.src[0], node.src[0].const_like(1 << bits)))
+            return _linear(same, [known[0], Linear({}, 1 << bits)])
+        case Ops.FLOORDIV | Ops.MOD if not known[1].parts:
+            if list(known[0].parts.values()) == [1] and not known[0].constant:
+                (part,) = known[0].parts
+                return _quotient(node.with_src((part, node.src[1])), known[1].constant)
+            return _quotient_of_sum(known[0], known[1].constant, node.op)
         case _:
             return None
+
+
+def _joined(parts: dict[UOp, int]) -> dict[UOp, int]:
+    """The same sum, with what a quotient and a remainder were made of in place of both."""
+    for part, c in list(parts.items()):
+        if part.op is not Ops.MOD:
+            continue
+        whole, divisor = part.src
+        quotient = UOp(Ops.FLOORDIV, part.dtype, (whole, divisor))
+        if part in parts and parts.get(quotient) == c * divisor.arg:
+            rest = {x: n for x, n in parts.items() if x not in (part, quotient)}
+            return _joined({**rest, whole: rest.get(whole, 0) + c})
+    return parts
+
+
+def _quotient_of_sum(form: Linear, divisor: int, op: Ops) -> Linear | None:
+    """The quotient, or remainder, of a sum of what the divisor divides and a rest from 0 to below it."""
+    if divisor <= 0:
+        return None
+    high = {x: c // divisor for x, c in form.parts.items() if c % divisor == 0}
+    rest = Linear({x: c for x, c in form.parts.items() if c % divisor}, form.constant % divisor)
+    if min(rest.parts.values(), default=0) < 0 or rest.largest() >= divisor:
+        return None
+    return rest if op is Ops.MOD else Linear(high, form.constant // divisor)
 
 
 def _quotient(node: UOp, divisor: int) -> Linear | None:
@@ -171,6 +211,27 @@ def map_by_position(
     found = dict(zip(moving, digits(position, strides, limits_of(given))))
     found.update({x: UOp.index(0) for x in loops if x not in found})
     return found
+
+
+def map_by_digits(loop: UOp, term: UOp, after: Sequence[UOp]) -> LoopMap | None:
+    """The map that gives a loop this value, a sum of digits of the loops after, each of which is one of the loop."""
+    form, back = linear_form(term), dict[UOp, UOp]()
+    if form is None or form.constant:
+        return None
+    for part, c in form.parts.items():
+        own, stride = part, 1
+        count = _reach(part) + 1
+        while own.op is not Ops.RANGE:
+            stride *= own.src[1].arg if own.op is Ops.FLOORDIV else 1
+            own = own.src[0]
+        if c <= 0:
+            return None
+        digit = _digit(loop, c, count) * stride
+        back[own] = back[own] + digit if own in back else digit
+    if set(back) != set(after):
+        return None
+    is_partial = prod(map(loop_size, after)) > loop_size(loop)
+    return LoopMap({loop: term}, back, partial=is_partial)
 
 
 def map_by_stride(before: UOp, after: UOp, loops: Sequence[UOp]) -> dict[UOp, UOp] | None:

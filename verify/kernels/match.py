@@ -16,7 +16,14 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.loops import LoopMap, common_loops, guesses, map_by_position
+from proofgrad.verify.kernels.loops import (
+    LoopMap,
+    common_loops,
+    guesses,
+    map_by_digits,
+    map_by_position,
+    shortest,
+)
 from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import Written
 from proofgrad.verify.kernels.terms import is_integer, loop_size
@@ -31,6 +38,9 @@ MOST_CASES = 12
 MOST_PARTS, MOST_SELECTIONS = 12, 64
 # Larger terms of integers are compared operation by operation instead of in one question.
 LARGEST_QUESTION = 80
+# From so many operations on quotients and remainders are taken apart first.
+LONG_TERM = 24
+_QUOTIENTS = (Ops.FLOORDIV, Ops.MOD, Ops.SHR, Ops.AND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,7 @@ class Matcher:
     questions: Questions
     rewritten: int = 0  # values that a stage computes in another way: their loads were compared
     _known: dict[tuple[UOp, UOp, Given], Difference | None] = field(default_factory=dict)
+    _short: dict[UOp, UOp] = field(default_factory=dict)
 
     # -- stores ---------------------------------------------------------------------------------
 
@@ -261,9 +272,26 @@ class Matcher:
         if masks is not None:
             return masks
         inside = (*given, *self._mask(new))
-        if self._is_index_term(old.src[1]) and self._is_index_term(new.src[1]):
-            return self._claim(what, old.src[1], new.src[1], inside)
-        return self.value(old.src[1], new.src[1], inside)
+        positions = self._shortened(old.src[1]), self._shortened(new.src[1])
+        if self._is_index_term(positions[0]) and self._is_index_term(positions[1]):
+            return self._claim(what, *positions, inside)
+        return self.value(*positions, inside)
+
+    def _shortened(self, term: UOp) -> UOp:
+        """An index term that no memory is part of, with equal ones for its quotients and remainders, each shown to be equal."""
+        if not self.questions.terms.is_plain(term) or len(toposort((term,))) < LONG_TERM:
+            return term
+        for node in toposort((term,)):
+            if node in self._short:
+                continue
+            new = node.with_src(tuple([self._short[s] for s in node.src]))
+            self._short[node] = new
+            if node is term or node.op in _QUOTIENTS:
+                short = shortest(new)
+                claim = UOp(Ops.CMPEQ, dtypes.bool, (new, short))
+                if short is not new and self.questions.seems(claim).verdict is Verdict.PROVED:
+                    self._short[node] = short
+        return self._short[term]
 
     def _masks(self, old: UOp, new: UOp, given: Given) -> Difference | None:
         old_mask = old.src[2] if len(old.src) > 2 else TRUE
@@ -332,9 +360,11 @@ class Matcher:
         return Difference("a value term", before, after)
 
     def _is_nothing(self, factor: UOp, given: Given) -> bool:
-        """Whether a factor is what is loaded under a false mask, which is 0 in every type."""
+        """Whether a factor is what is loaded, or chosen, under a false mask, which is 0 in every type."""
         while factor.op is Ops.CAST:
             factor = factor.src[0]
+        if _is_masked(factor):
+            return self._never((*given, factor.src[0]))
         is_load = factor.op is Ops.LOAD and len(factor.src[0].src) > 2
         return is_load and self._never((*given, *self._mask(factor.src[0])))
 
@@ -351,9 +381,30 @@ class Matcher:
             if difference is None:
                 return None
             first = first or difference
-        if self._has_fewer(before, after, given):
+        if self._has_fewer(before, after, given) or self._in_other_order(before, after, given):
             return None
         return first or Difference("the loops of a reduction", before, after)
+
+    def _in_other_order(self, before: UOp, after: UOp, given: Given) -> bool:
+        """Whether the loops after count the digits of the one before in another order, as what both load tells."""
+        if len(before.src) != 2:
+            return False
+        old, new = [
+            [n.src[0] for n in _loads_below(x.src[0]) if n.src[0].src[0].op is Ops.PARAM]
+            for x in (before, after)
+        ]
+        loop, tried = before.src[1], set[UOp]()
+        for one, other in product(old, new):
+            index = self._shortened(other.src[1])
+            terms = None
+            if one.src[0] is other.src[0]:
+                terms = map_by_position(one.src[1], index, [loop])
+            guess = None if terms is None else map_by_digits(loop, terms[loop], after.src[1:])
+            if guess is not None and terms is not None and terms[loop] not in tried:
+                tried.add(terms[loop])
+                if self._reduction(before, after, given, guess) is None:
+                    return True
+        return False
 
     def _has_fewer(self, before: UOp, after: UOp, given: Given) -> bool:
         """Whether the reduction after leaves out iterations of the one before, which change nothing."""

@@ -13,10 +13,13 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import CONST, LOCAL_BUFFER, MUL, REDUCE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.terms import DIGITS, is_known
+from proofgrad.verify.kernels.loops import linear_form
+from proofgrad.verify.kernels.terms import DIGITS, is_integer, is_known
 
 _MADE = ELEMENTWISE | {Ops.INDEX, Ops.LOAD}
-STEPS = DIGITS + (1 << 20)  # the number of the loop over the steps of a product
+STEPS = (
+    DIGITS + (1 << 20)
+)  # the number of the loop over the steps of a product, and of those with products inside the next ones
 
 
 def sum_of_products(
@@ -28,13 +31,22 @@ def sum_of_products(
     """
     (size,) = held.src
     steps: int = size.arg
-    step = UOp(Ops.RANGE, item.dtype, (UOp.const(item.dtype, 4 * steps),), (STEPS, AxisRole.REDUCE))
+    below = toposort((column, *rows))
+    number = max([STEPS, *[1 + n.arg[0] for n in below if n.op is Ops.RANGE and n.arg[0] >= STEPS]])
+    step = UOp(
+        Ops.RANGE, item.dtype, (UOp.const(item.dtype, 4 * steps),), (number, AxisRole.REDUCE)
+    )
     part, element = step // steps, step % steps
     group, first = item // 4 % 8, item // 32 * 32
     beside = {item: first + group * 4 + part, held: element}
     row = _at(rows[-1], beside)
     for half in range(len(rows) - 1)[::-1]:
-        row = chosen((register // 2).eq(half), _at(rows[half], beside), row)
+        row = chosen(
+            (register // 2).eq(half),
+            _at(rows[half], beside),
+            row,
+            register // 2 if len(rows) == 2 else None,
+        )
     of_column = item % 4 * 2 + register % 2
     other = _at(column, {item: first + of_column * 4 + part, held: element})
     factors = [one if one.dtype is dtype else one.cast(dtype) for one in (row, other)]
@@ -57,8 +69,10 @@ def sum_in_item(
     return UOp(REDUCE, dtype, (UOp(MUL, dtype, tuple(factors)), step), Ops.ADD)
 
 
-def chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
+def chosen(condition: UOp, one: UOp, other: UOp, which: UOp | None = None) -> UOp:
     """`one` where the condition holds, else `other`: as far as they are made alike, of what each is made of there.
+
+    `which`: 0 where the condition holds, else 1.
 
     Positions are chosen whole: of two sums of multiples a sum is left in each case, and no product of choices.
     """
@@ -70,6 +84,8 @@ def chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
         alike = alike and not is_known(first)
         if first is second:
             done[pair] = first
+        elif which is not None and (apart := _apart(first, second)) is not None:
+            done[pair] = first + which * apart
         elif not alike or (first.dtype, first.arg) != (second.dtype, second.arg):
             done[pair] = condition.where(first, second)
         elif missing := [p for p in zip(first.src, second.src) if p not in done]:
@@ -79,6 +95,16 @@ def chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
             done[pair] = first.with_src(tuple([done[p] for p in zip(first.src, second.src)]))
         stack.pop()
     return done[one, other]
+
+
+def _apart(first: UOp, second: UOp) -> int | None:
+    """By how much two index terms differ, if that is a number."""
+    if first.dtype is not second.dtype or not is_integer(first.dtype):
+        return None
+    one, other = linear_form(first), linear_form(second)
+    if one is None or other is None or one.parts != other.parts:
+        return None
+    return other.constant - one.constant
 
 
 def _at(term: UOp, values: dict[UOp, UOp]) -> UOp:

@@ -14,11 +14,11 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.loops import map_by_position, values_at
+from proofgrad.verify.kernels.loops import map_by_position, shortest, values_at
 from proofgrad.verify.kernels.match import Difference
 from proofgrad.verify.kernels.questions import Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import free_loops, free_loops_below
-from proofgrad.verify.kernels.terms import Interval, loop_size
+from proofgrad.verify.kernels.terms import Interval, is_integer, loop_size
 from proofgrad.verify.sampled.nesting import NotReadable
 
 # The numbers of loops that no kernel has: of what is combined, and of the positions where it goes.
@@ -79,7 +79,7 @@ def without_kept(term: UOp) -> UOp:
     """
     done: dict[UOp, UOp] = {}
     for node in toposort((term,)):
-        new = node.with_src(tuple([done[s] for s in node.src]))
+        new = _short(node.with_src(tuple([done[s] for s in node.src])))
         if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.LOCAL_BUFFER:
             kept, index, *mask = new.src[0].src
             new = _masked(_instance(kept.src[0], values_at(index, kept.src[1:])), mask)
@@ -101,8 +101,17 @@ def _instance(value: UOp, terms: dict[UOp, UOp]) -> UOp:
             continue
         if node.op is Ops.REDUCE and not used.isdisjoint(node.src[1:]):
             raise NotReadable("a reduction in what is kept runs over a loop of its reader")
-        done[node] = node.with_src(tuple([done[s] for s in node.src]))
+        done[node] = _short(node.with_src(tuple([done[s] for s in node.src])))
     return done[value]
+
+
+def _short(node: UOp) -> UOp:
+    """A position, or what a mask compares, after terms were put into each other."""
+    if node.op is Ops.INDEX:
+        return node.with_src((node.src[0], shortest(node.src[1]), *node.src[2:]))
+    if node.op is Ops.CMPLT and is_integer(node.src[0].dtype):
+        return node.with_src(tuple([shortest(s) for s in node.src]))
+    return node
 
 
 def _value_at(

@@ -207,6 +207,16 @@ def mask_of_zeros(world: World) -> None:
     world.claim("the same term", found == (one * other if mask == 1 else 0))
 
 
+def mask_of_one_factor(world: World) -> None:
+    """The product of a factor that is masked, and one that is 0 where the mask does not hold, is the masked product."""
+    mask = world.number("g", 0, 2)
+    one, other = world.number("a"), world.number("b")
+    if mask == 0:
+        world.suppose(other == 0)
+    found = unmasked(mask, _where(mask, one), other, 0)
+    world.claim("the same term", found == _where(mask, one * other))
+
+
 def left_as_it_was(world: World) -> None:
     """Memory after a store under a mask is memory after the store everywhere, if that writes what is there where the mask is off."""
     memory, values = world.function("m"), world.function("f")

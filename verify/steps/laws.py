@@ -269,8 +269,12 @@ LAWS: dict[str, Law] = {
         "no loop of two sums; a load without its mask stays inside of its memory, by facts",
     ),
     "unmask": Law(
-        {"factors that are 0 need no mask": folds.mask_of_zeros} | _ONCE,
-        "that the mask is part of the masks of both factors' loads; 0 converted to a number is 0",
+        {
+            "factors that are 0 need no mask": folds.mask_of_zeros,
+            "a factor may have the mask": folds.mask_of_one_factor,
+        }
+        | _ONCE,
+        "that the mask is part of the masks of both factors' loads, or of one, and the other gets it; 0 converted to a number is 0",
     ),
     "mma": Law(
         iterations.claims_of("one warp", warp_law(False))
@@ -278,10 +282,16 @@ LAWS: dict[str, Law] = {
         | iterations.claims_of("what items hold of rows", fragments.ROW_FRAGMENT)
         | iterations.claims_of("what items hold of columns", fragments.COLUMN_FRAGMENT)
         | {"what items hold are the factors of each result": fragments.factors_of_results}
+        | _COLLAPSE
+        | {
+            f"{k} loops have one position": _POSITIONS[f"{k} digits have one position"]
+            for k in range(1, MOST_LOOPS + 1)
+        }
         | _ONCE
         | _ORDER,
-        "that rows change one factor alone, and columns the other; the types and steps are a unit's; that all items of a warp"
-        " come to it (steps/running.py, verify/kernels/waiting.py)",
+        "that rows change one factor alone, and columns the other; the types and steps are a unit's; that one thing alone is kept"
+        " along the loops, where they are no loops of results; that all items of a warp come to it (steps/running.py,"
+        " verify/kernels/waiting.py)",
     ),
     "mma_in_item": Law(
         iterations.claims_of("results", square_law())

@@ -15,9 +15,12 @@ from typing import Any
 
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, reindex
+from proofgrad.core.compile.steps.bounds import lies_between
 from proofgrad.core.compile.steps.digits import number_of, product_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.facts import Facts
 
 MOST_LOOPS = 8  # for so many at once the law is proved
 
@@ -44,6 +47,32 @@ def digits_of(number: Any, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
         digit = number if is_last else number // product_of(sizes[k + 1 :])
         digits.append(digit if k == 0 else digit % sizes[k])
     return tuple(digits[::-1])
+
+
+def digits_at(position: UOp, sizes: tuple[int, ...], facts: Facts) -> tuple[UOp, ...]:
+    """The same of a term, which needs no quotients where it is a number of such digits as it stands."""
+    found: tuple[UOp, ...] = ()
+    left = len(sizes)
+    while left > 1:
+        for first in range(left - 1, 0, -1):
+            if (parts := _last_digit(position, product_of(sizes[first:left]), facts)) is not None:
+                position, digit = parts
+                found = (*digits_of(digit, sizes[first:left]), *found)
+                left = first
+                break
+        else:
+            break
+    return (*digits_of(position, sizes[:left]), *found)
+
+
+def _last_digit(number: UOp, size: int, facts: Facts) -> tuple[UOp, UOp] | None:
+    """high and low of high * size + low, where low is below the size."""
+    if number.op is not Ops.ADD:
+        return None
+    high, low = number.src
+    is_multiple = high.op is Ops.MUL and high.src[1].op is Ops.CONST and high.src[1].arg == size
+    is_digit = is_multiple and lies_between(low, 0, size - 1, facts)
+    return (high.src[0], low) if is_digit else None
 
 
 @step("for a < m, b < n: f(a, b) = for c < m * n: f(c // n, c % n)")

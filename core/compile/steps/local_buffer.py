@@ -93,8 +93,6 @@ def _check_outside(
     is_one = len(readers) == 1 and summed.isdisjoint(results)
     what = "what is kept changes with a loop of a reduction, and of another or of the results"
     require(is_one, what, *outside)
-    is_plain = BINDERS.isdisjoint([n.op for n in toposort((value,))])
-    require(is_plain, "a reduction, kept inside of a loop of another", *outside)
 
 
 def same_function(one: tuple[UOp, UOp], other: tuple[UOp, UOp]) -> bool:

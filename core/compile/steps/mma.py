@@ -11,6 +11,8 @@ gets is the sum at row r(i, e) and column c(i, e). Of h = 1, n = 1:
 Each element of a and b is held by one item, each result is one item's: these maps are one to one. The products that a result
 adds are those that it added before, in another order, which is not specified of a sum. Warps lie side by side: item 32 * w + i
 is item i of warp w.
+
+The loops are those of results, or of what a group keeps, which then lies in the order of its items: its element at (r, c) is where (i, e) is.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from proofgrad.core.compile.machine.target import MatrixUnit, TileUnit
 from proofgrad.core.compile.nests.loops import output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, exchanged, new_counters
+from proofgrad.core.compile.steps.collapse import collapse_law, digits_at
 from proofgrad.core.compile.steps.loop_nest import (
     LoopNest,
     require,
@@ -107,8 +110,49 @@ def mma(
     product = UOp(
         Ops.MMA, reduction.dtype, (item, nothing, *factors, register, held), (halves, steps)
     )
-    graph = nest.graph.substitute({reduction: product})
-    return exchanged(graph, dict(zip(loops, law.old(*counters, *parameters))), counters)
+    graph, values = nest.graph.substitute({reduction: product}), law.old(*counters, *parameters)
+    if _memory_along(graph, loops) is None:
+        return exchanged(graph, dict(zip(loops, values)), counters)
+    kept = _memory_along(graph, loops)
+    assert kept is not None
+    return _kept_by_items(nest, graph, kept, law, parameters, loops, counters)
+
+
+def _kept_by_items(
+    nest: LoopNest,
+    graph: UOp,
+    kept: UOp,
+    law: Bijection,
+    parameters: Sequence[int],
+    loops: tuple[UOp, ...],
+    counters: list[UOp],
+) -> UOp:
+    """The graph where what is kept is filled by items, and lies in the order of other loops of its own, of items, and of what each has."""
+    item, register = counters
+    order = (*[x for x in kept.src[1:] if x not in loops], item, register)
+    value = kept.src[0].substitute(dict(zip(loops, law.old(*counters, *parameters))))
+    sizes = tuple([size_of(x) for x in kept.src[1:]])
+    made = tuple([size_of(x) for x in order])
+    done = {kept: kept.with_src((value, *order))}
+    for node in toposort((graph,)):
+        if node in done:
+            continue
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        if node.op is Ops.INDEX and node.src[0] is kept:
+            digits = dict(zip(kept.src[1:], digits_at(new.src[1], sizes, nest.facts)))
+            there = law.new(*[digits[x] for x in loops], *parameters)
+            of_order = {**digits, **dict(zip(counters, there))}
+            (position,) = collapse_law(len(order)).new(*[of_order[x] for x in order], *made)
+            new = new.with_src((new.src[0], position, *new.src[2:]))
+        done[node] = new
+    return done[graph]
+
+
+def _memory_along(graph: UOp, loops: Sequence[UOp]) -> UOp | None:
+    """What is kept along these loops, and perhaps others."""
+    kept = [n for n in toposort((graph,)) if n.op is Ops.LOCAL_BUFFER]
+    found = [n for n in kept if set(loops) <= set(n.src[1:])]
+    return found[0] if len(found) == 1 else None
 
 
 def _checked(nest: LoopNest, reduction: UOp, loops: tuple[UOp, ...]) -> tuple[MatrixUnit, UOp, UOp]:
@@ -120,7 +164,11 @@ def _checked(nest: LoopNest, reduction: UOp, loops: tuple[UOp, ...]) -> tuple[Ma
     require(2 <= len(loops) <= 3, "no rows and columns, or more than warps beside them", *loops)
     require_fixed([*loops, *steps])
     outputs = [x for x in output_loops(nest.graph) if x.arg[1] is AxisRole.LOOP]
-    require(set(loops) <= set(outputs), "no loop of results, or one of another role", *loops)
+    kept = _memory_along(nest.graph, loops)
+    is_kept = kept is not None and reduction in toposort((kept.src[0],))
+    is_kept &= all([x.arg[1] in (AxisRole.LANE, AxisRole.REDUCE) for x in loops])
+    are_its = is_kept or set(loops) <= set(outputs)
+    require(are_its, "no loop of results, or one of another role", *loops)
     *_, row, column = loops
     free = loops_below(nest.graph)
     for one, other in (term.src, term.src[::-1]):

@@ -23,6 +23,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
 SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
+_ALIKE = (AxisRole.BLOCK, AxisRole.UPCAST)  # one for all items of a group, or written out
 
 
 def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
@@ -85,8 +86,8 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
         if node.op is not Ops.LOCAL_BUFFER and not own.isdisjoint(items):
             return "a loop of a reduction that the items of a group share", items
         if node.op is Ops.LOCAL_BUFFER and not own.isdisjoint(items):
-            around = [x for x in free if x.arg[1] is not AxisRole.BLOCK]
-            if not all([runs_alike(x) for x in around]):
+            around = [x for x in free if x.arg[1] not in _ALIKE and not runs_alike(x)]
+            if around:
                 return "a loop around what a group keeps", around
     return None
 
@@ -97,8 +98,7 @@ def _wrong_around_warps(mma: UOp, free: frozenset[UOp]) -> list[UOp]:
     item, around = parts.item, free.difference((parts.item, parts.register))
     are_warps = item.op is Ops.RANGE and item.arg[1] is AxisRole.LANE and is_fixed(item)
     wrong = [] if are_warps and size_of(item) % WARP == 0 else [item]
-    alike = (AxisRole.BLOCK, AxisRole.UPCAST)
-    return wrong + [x for x in around if x.arg[1] not in alike and not runs_alike(x)]
+    return wrong + [x for x in around if x.arg[1] not in _ALIKE and not runs_alike(x)]
 
 
 def _wrong_with_lanes(graph: UOp, vectors: int, keeps: bool) -> tuple[str, Iterable[UOp]] | None:

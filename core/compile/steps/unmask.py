@@ -5,14 +5,16 @@
     g:   1  1  1  0        a: 3 1 2 0      b: 5 4 1 0        both: 15 + 4 + 2 + 0
 
 A split whose parts reach beyond the end of a sum masks what is loaded, which then is 0, and once more what is added. 0 * 0 is 0 in
-every type, and adding it changes no sum: one that starts from 0.0 is never -0.0.
+every type, and adding it changes no sum: one that starts from 0.0 is never -0.0. A factor that is something else there is masked itself:
+
+    where(g(i), a(i) * b(i), 0)   =   where(g(i), where(g(i), a(i), 0) * b(i), 0)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.nests.sums_of_products import below_casts, is_masked
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -24,15 +26,16 @@ from proofgrad.core.rewrite.masks import conjuncts
     makes_loops=False,
 )
 def unmask(nest: LoopNest, reduction: UOp) -> UOp:
-    """The sum of products without its mask, which the loads of both factors have."""
+    """The sum of products without its mask, which the loads of both factors have, or the one factor that is no such load gets."""
     require_in(nest.graph, reduction)
     is_sum = reduction.op is Ops.REDUCE and reduction.arg is Ops.ADD
     require(is_sum and is_masked(reduction.src[0]), "no masked sum", reduction)
     mask, term, nothing = reduction.src[0].src
     require(term.op is Ops.MUL, "no sum of products", term)
     open_factors = [factor for factor in term.src if not _is_masked_by(factor, mask)]
-    require(not open_factors, "a factor that is not 0 where the mask does not hold", *open_factors)
-    one, other = term.src
+    is_one = len(open_factors) < 2 and not any([_is_load(factor) for factor in open_factors])
+    require(is_one, "a factor that is not 0 where the mask does not hold", *open_factors)
+    one, other = [_under(mask, x) if x in open_factors else x for x in term.src]
     bare = unmasked(mask, one, other, nothing)
     return nest.graph.substitute({reduction: reduction.with_src((bare, *reduction.src[1:]))})
 
@@ -42,10 +45,20 @@ def unmasked(mask: Any, one: Any, other: Any, nothing: Any) -> Any:
     return one * other
 
 
+def _under(mask: UOp, factor: UOp) -> UOp:
+    """The factor where the mask holds, else 0: before it is converted."""
+    if factor.op is Ops.CAST and factor.src[0].dtype.is_float and factor.dtype.is_float:
+        return factor.with_src((_under(mask, factor.src[0]),))
+    return mask.where(factor, factor.const_like(0))
+
+
+def _is_load(factor: UOp) -> bool:
+    return below_casts(factor).op is Ops.LOAD
+
+
 def _is_masked_by(factor: UOp, mask: UOp) -> bool:
     """Whether a factor is a load, converted or not, of nothing where the mask does not hold."""
-    while factor.op is Ops.CAST:
-        factor = factor.src[0]
+    factor = below_casts(factor)
     if factor.op is not Ops.LOAD or len(factor.src[0].src) < 3:
         return False
     return conjuncts(mask) <= conjuncts(factor.src[0].src[2])
