@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from shared_banks import turns
 from proofgrad import Device, Tensor
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.runtime import PTXBackend
+from proofgrad.core.compile.fusion import row_products
 from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import QUARTERS, WARP
@@ -82,6 +83,7 @@ class Needs:
     shared: str = "-"
 
 
+APART = "each product by itself"  # of attention
 KERNELS: dict[str, Callable[[], Tensor]] = {
     "product 4096": lambda: ones(4096, 4096) @ ones(4096, 4096),
     "product 1024": lambda: ones(1024, 1024) @ ones(1024, 1024),
@@ -111,6 +113,12 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
     "attention 8 512 64": lambda: ones(8, 512, 64).scaled_dot_product_attention(
         ones(8, 512, 64), ones(8, 512, 64)
     ),
+    "attention 8 4096 64": lambda: attention(8, 4096, 64, "float32"),
+    "attention 8 4096 64 bf16": lambda: attention(8, 4096, 64, "bfloat16"),
+    f"attention 8 4096 64 bf16, {APART}": lambda: attention(8, 4096, 64, "bfloat16"),
+    "attention 8 4096 128 bf16": lambda: attention(8, 4096, 128, "bfloat16"),
+    "attention 8 1000 80 f16": lambda: attention(8, 1000, 80, "float16"),
+    "attention 8 1024 64 f64": lambda: attention(8, 1024, 64, "float64"),
 }  # fmt: skip
 COUNTED = {
     "ld.16": r"\bld\.global(?:\.\w+)*\.v4\.(?:b|u|s|f)32|\bld\.global(?:\.\w+)*\.v2\.(?:b|u|s|f)64",
@@ -128,6 +136,11 @@ def ones(*shape: int | str) -> Tensor:
     *sizes, dtype = shape if isinstance(shape[-1], str) else (*shape, "float32")
     made = Tensor.ones(*[int(n) for n in sizes], dtype=str(dtype), device=NAME)
     return made.contiguous().realize()  # which launches nothing
+
+
+def attention(*shape: int | str) -> Tensor:
+    """Of queries, keys and values of a shape and type."""
+    return ones(*shape).scaled_dot_product_attention(ones(*shape), ones(*shape))
 
 
 def work_of(source: Source) -> Work:
@@ -234,6 +247,17 @@ def row(kernel: str, source: Source) -> str:
 
 
 @contextmanager
+def each_product_by_itself() -> Iterator[None]:
+    """Scores go through memory, as those that stay in a cache do."""
+    decides = row_products.leave_the_cache
+    row_products.leave_the_cache = lambda scores, target: False
+    try:
+        yield
+    finally:
+        row_products.leave_the_cache = decides
+
+
+@contextmanager
 def printer() -> Iterator[Printer]:
     """A device that prints, under a name of its own."""
     machine = Printer()
@@ -260,7 +284,7 @@ def main(only: list[str]) -> None:
                 continue
             result = make()
             machine.printed.clear()
-            with compile_only():
+            with compile_only(), each_product_by_itself() if APART in kernel else nullcontext():
                 result.realize()
             for source in machine.printed:
                 print(row(kernel, source), flush=True)

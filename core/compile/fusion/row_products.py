@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.row_products import Sizes, pays
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.compile.schedule.warp_rows import pays_in_warps
+from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
@@ -42,12 +43,13 @@ def products_by_row(
                 continue
             is_alone = _kernels_with(scores, consumers, stored) == {weights}
             is_alone &= _is_last(total, _kernels_with(weights, consumers, stored), stored)
-            sizes = (
-                _sizes(total, weights, scores, stored)
-                if is_alone and leave_the_cache(scores, target)
-                else None
-            )
-            if sizes is not None and pays(sizes, total.dtype, target):
+            if not is_alone or not leave_the_cache(scores, target):
+                continue
+            sizes = _sizes(total, weights, scores, stored)
+            if sizes is not None and (
+                pays(sizes, total.dtype, target)
+                or _by_units(sizes, total, weights, scores, stored, target)
+            ):
                 found |= {weights, scores}
     return found
 
@@ -55,6 +57,32 @@ def products_by_row(
 def leave_the_cache(scores: UOp, target: Target) -> bool:
     """Whether the matrix is longer than what a kernel may count on of the second cache."""
     return elements(scores.shape) * scores.dtype.itemsize > target.room_bytes
+
+
+def _by_units(
+    sizes: Sizes, total: UOp, weights: UOp, scores: UOp, stored: set[UOp], target: Target
+) -> bool:
+    """Whether matrix units multiply both, of factors of one type, those of scores as memory holds them."""
+    product = _product_in(scores, stored)
+    assert product is not None
+    factors = {_before_cast(x, stored) for x in product.src[0].src}
+    types = {x.dtype for x in (*factors, *[_before_cast(x, stored) for x in total.src[0].src])}
+    (dtype, *others) = types
+    if others or not all([x in stored or x.op is Ops.BUFFER for x in factors]):
+        return False
+    reductions = [n for n in _inside(weights, stored) if n.op is Ops.REDUCE_AXIS]
+    return pays_in_warps(sizes, dtype, total.dtype, len(reductions), target)
+
+
+def _before_cast(factor: UOp, stored: set[UOp]) -> UOp:
+    """What a factor was before it was converted to the type of the sum."""
+    is_converted = False
+    while factor not in stored and (factor.op in MOVEMENT or factor.op is Ops.CAST):
+        if factor.op is Ops.CAST and is_converted:
+            break
+        is_converted |= factor.op is Ops.CAST
+        factor = factor.src[0]
+    return factor
 
 
 def _below(factor: UOp, stored: set[UOp]) -> UOp | None:

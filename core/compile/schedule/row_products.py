@@ -117,6 +117,11 @@ def find_row_products(kernel: UOp, target: Target) -> RowProducts | None:
     """The products of a nest with one store, before or after rows are kept."""
     if target.work_items or not target.vector_bytes:
         return None
+    return row_products_of(kernel)
+
+
+def row_products_of(kernel: UOp) -> RowProducts | None:
+    """The same for any machine."""
     free, outputs = loops_below(kernel), output_loops(kernel)
     (store, *others), last = kernel.src, _outermost_reductions(kernel)
     is_one = not others and len(store.src) == 2 and len(last) == 1

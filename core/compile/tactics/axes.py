@@ -21,6 +21,7 @@ from proofgrad.core.compile.schedule.row_products import find_kept_rows
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, runs_in_order
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.vectors import looped_reductions, short_reductions
+from proofgrad.core.compile.schedule.warp_rows import find_warp_rows
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
@@ -37,6 +38,7 @@ from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.row_products import in_rows
 from proofgrad.core.compile.tactics.shared_tiles import in_shared_tiles
 from proofgrad.core.compile.tactics.transposes import through_memory
+from proofgrad.core.compile.tactics.warp_rows import in_warp_rows
 from proofgrad.core.compile.tactics.warp_tiles import in_warp_tiles
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -55,6 +57,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     if along is not None:
         return leave_whole(nest, along, schedule, target)
     if schedule.warps is not None and schedule.warps.warps:
+        if (by_rows := find_warp_rows(nest.graph, target)) is not None:
+            return in_warp_rows(nest, by_rows, schedule, target)
         return in_warp_tiles(nest, schedule, target)
     if schedule.matrices is not None and schedule.matrices.rows:
         return in_matrices(nest, schedule, target)

@@ -119,6 +119,19 @@ def _kept(
     return kept_by_group(nest, value, [*others, step], items, 1, tile)
 
 
+def kept_for_unit(
+    nest: LoopNest, value: UOp, side: tuple[UOp, ...], step: UOp, items: int, target: Target
+) -> LoopNest:
+    """What a factor reads kept along the loops of a side, of which tiles may be the last, and of steps, which are innermost."""
+    lanes = target.lanes(value.dtype)
+    if runs_along(value, step):
+        width = lanes if lies_in_vectors(value, [step], lanes) else 1
+        return kept_by_group(nest, value, [*side, step], items, width)
+    is_tiled = side[-1].arg[1] is AxisRole.UPCAST
+    others, tiles = (side[:-1], side[-1]) if is_tiled else (side, None)
+    return kept_by_group(nest, value, [*others, step], items, 1, tiles)
+
+
 def _by_units(nest: LoopNest, part: _Parts) -> LoopNest:
     """The sum over the steps that are kept as an MMA; warps along rows and columns as one loop of them."""
     reduction = _reduction(nest)

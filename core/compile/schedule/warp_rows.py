@@ -1,0 +1,172 @@
+"""Whether warps of a group multiply a product, and the product of what is made of its rows, by matrix units, and which tile.
+
+Owns: the choice, a heuristic from what the machine has. Does not own: finding such nests (row_products.py), the steps
+(tactics/warp_rows.py), products by themselves (warp_tiles.py).
+
+    out[i, d] = sum[j](w(i, j) * v(j, d)),   w(i, j) made of s(i, 0), s(i, 1), ...,   s(i, j) = sum[k](q(i, k) * c(j, k))
+
+A warp has the rows of one tile of a unit. Keys go by in blocks, once for each reduction of a row that w needs, and once more for the
+last sum: each time the scores are multiplied anew, and no matrix of them is in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proofgrad.core.compile.machine.target import MatrixUnit, Target
+from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.schedule.row_products import RowProducts, Sizes, row_products_of
+from proofgrad.core.compile.schedule.warp_tiles import (
+    MOST_REGISTERS,
+    OTHER_REGISTERS,
+    WORD_BYTES,
+    held_steps,
+)
+from proofgrad.core.compile.steps.mma import taken_by_unit, unit_for
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Warps of a group, and keys of a block in tiles of the unit.
+WARPS = (8, 4, 2, 1)
+KEY_TILES = (8, 4, 2)
+# Rows and keys below which tiles are mostly empty, and each product alone is soon done.
+LEAST_ROWS = LEAST_KEYS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WarpRows:
+    """Such a nest, the unit that multiplies in it, and the loops over keys of the reductions that its weights need, inner first."""
+
+    found: RowProducts
+    unit: MatrixUnit
+    along: tuple[UOp, ...]
+
+
+def units_of(factors: DType, total: DType, target: Target) -> MatrixUnit | None:
+    """The unit that multiplies such factors, and adds as both products do."""
+    for unit in target.matrix_units:
+        if unit.factor is factors and unit.total is total:
+            return unit
+    return None
+
+
+def tile_of_warps(
+    sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target
+) -> WarpTile | None:
+    """Warps, and tiles of keys, as memory of a group, registers and items allow; None: one warp has no room."""
+    registers = -(-sizes.columns // GROUPS) * unit.halves * COLUMNS_EACH * unit.total.itemsize
+    if registers // WORD_BYTES + OTHER_REGISTERS > MOST_REGISTERS:
+        return None
+    high = unit.halves * GROUPS
+    for warps in WARPS:
+        for tiles in KEY_TILES:
+            tile = WarpTile(warps, 1, 1, tiles)
+            is_short = warps > 1 and warps * high >= 2 * sizes.rows
+            if not is_short and _fits(tile, sizes, unit, reductions, target):
+                return tile
+    return None
+
+
+def _fits(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target) -> bool:
+    """Whether items, memory of the group and whole steps of the unit allow a tile."""
+    is_such = tile.column_warps == tile.row_tiles == 1 and tile.warps * WARP <= target.group_items
+    is_whole = tile.column_tiles * GROUPS % (QUARTERS * unit.steps) == 0
+    return (
+        is_such and is_whole and _bytes(tile, sizes, unit, reductions, target) <= target.local_bytes
+    )
+
+
+def steps_at_once(sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
+    """Steps of a score that the items of a warp hold in one wide load each, or all of them."""
+    fewest = QUARTERS * unit.steps
+    return min(QUARTERS * held_steps(unit, target), _whole(sizes.depth, fewest))
+
+
+def _bytes(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target) -> int:
+    """What a group keeps: keys for each time that they go by, values, weights, and of each row what its items found."""
+    rows, keys = tile.row_warps * unit.halves * GROUPS, tile.column_tiles * GROUPS
+    depth = _whole(sizes.depth, steps_at_once(sizes, unit, target))
+    columns = _whole(sizes.columns, GROUPS)
+    factors = (reductions + 1) * keys * depth + keys * columns + rows * keys
+    found = reductions * rows * (GROUPS + 1)
+    return factors * unit.factor.itemsize + found * unit.total.itemsize
+
+
+def _whole(length: int, part: int) -> int:
+    return -(-length // part) * part
+
+
+def pays_in_warps(
+    sizes: Sizes, factors: DType, total: DType, reductions: int, target: Target
+) -> bool:
+    """Whether such products, with so many reductions of a row between them, are one kernel of a machine with matrix units."""
+    unit = units_of(factors, total, target) if target.group_items else None
+    if unit is None or sizes.rows < LEAST_ROWS or sizes.keys < LEAST_KEYS or sizes.depth < 2:
+        return False
+    return tile_of_warps(sizes, unit, reductions, target) is not None
+
+
+def choose_warp_rows(kernel: UOp, target: Target, override: Schedule) -> WarpTile | None:
+    """The tile of such a nest; None: it is none, or shall not run so."""
+    if override.warps == NO_WARP_TILE or override.tiled is False:
+        return None
+    if (rows := find_warp_rows(kernel, target)) is None:
+        return None
+    sizes, reductions = rows.found.sizes, len(rows.along)
+    asked = override.warps
+    if asked is not None and _fits(asked, sizes, rows.unit, reductions, target):
+        return asked
+    return tile_of_warps(sizes, rows.unit, reductions, target)
+
+
+def find_warp_rows(kernel: UOp, target: Target) -> WarpRows | None:
+    """The products of a nest that a matrix unit multiplies, before anything is kept."""
+    if not target.matrix_units or target.lockstep != WARP:
+        return None
+    if any([n.op is Ops.LOCAL_BUFFER for n in toposort((kernel,))]):
+        return None
+    found = row_products_of(kernel)
+    if found is None or found.inside or found.total.src[0].op is not Ops.MUL:
+        return None
+    scores = sums_of_scores(found.weights)
+    if not all([len(n.src) == 2 and is_fixed(n.src[1]) for n in scores]):
+        return None
+    units = [unit_for(target.matrix_units, n.src[0].src, n.dtype) for n in (*scores, found.total)]
+    unit = units[0]
+    if unit is None or any([one is not unit for one in units]):
+        return None
+    along = _loops_of_rows(found, scores)
+    operands = [taken_by_unit(x, unit) for n in scores for x in n.src[0].src]
+    are_loads = all([x.op is Ops.LOAD for x in operands])
+    return WarpRows(found, unit, along) if along is not None and are_loads else None
+
+
+def sums_of_scores(kernel: UOp) -> list[UOp]:
+    """The sums of products, masked or not, that have no reduction inside."""
+    found = []
+    for node in toposort((kernel,)):
+        if node.op is Ops.REDUCE and node.arg is Ops.ADD:
+            term = node.src[0].src[1] if is_masked(node.src[0]) else node.src[0]
+            inside = [n.op for n in toposort((term,), lambda n: n.op is not Ops.LOCAL_BUFFER)]
+            found += [node] if term.op is Ops.MUL and Ops.REDUCE not in inside else []
+    return found
+
+
+def _loops_of_rows(found: RowProducts, scores: list[UOp]) -> tuple[UOp, ...] | None:
+    """The loops of the reductions of a row; None where one is not over a loop of as many keys, or has no scores of its own."""
+    loops = []
+    for node in toposort((found.weights,)):
+        if node.op not in BINDERS or node in scores:
+            continue
+        inside = toposort((node.src[0],), lambda n: n.op is not Ops.REDUCE or n in scores)
+        own = [n for n in inside if n in scores]
+        if len(node.src) != 2 or not own or not is_fixed(node.src[1]):
+            return None
+        if size_of(node.src[1]) != size_of(found.keys):
+            return None
+        loops.append(node.src[1])
+    return tuple(loops) if len(set(loops)) == len(loops) else None
