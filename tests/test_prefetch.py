@@ -52,7 +52,8 @@ def test_each_row_that_a_tile_takes_element_by_element_is_asked_for_once_a_line(
     starts = [
         at_start(load.src[0].src[1]) for load in prefetched(tile, AVX512) if load.dtype.lanes == 1
     ]
-    lines = range(0, depth, 16)
+    # Of one element in an iteration a line would be asked for sixteen times.
+    lines = range(0, depth, 16) if depth > 1 else ()
     assert sorted(starts) == [512 * row + line for row in range(6) for line in lines]
     *_, short = linears(258, 128, 512)
     assert all(load.dtype.lanes > 1 for load in prefetched(short, AVX512))
