@@ -72,7 +72,8 @@ def test_operations_that_memory_is_faster_than_are_costly() -> None:
         ({"multiply_adds_a_cycle": 1}, 64, True),
         ({"loads_a_cycle": 1}, 64, True),
         ({"multiply_add_cycles": 40}, 64, True),
-        ({"cache_bytes_a_cycle": 1}, 64, False),  # its columns stay in the first cache
+        ({"cache_bytes_a_cycle": 1}, 8, False),  # both operands stay in the first cache
+        ({"cache_bytes_a_cycle": 1}, 64, True),
         ({"cache_bytes_a_cycle": 1}, 1024, True),
         ({"memory_bytes_a_cycle": 1.0}, 1024, False),
         ({"memory_bytes_a_cycle": 1.0}, 16_384, True),

@@ -6,7 +6,7 @@ tactics/local_buffers.py, fusion/kernels.py).
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import gcd, inf, prod
 
 from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.compile.machine.target import Target
@@ -16,15 +16,18 @@ from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     Contraction,
+    load_steps,
     table_elements,
     tiles_along,
 )
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-# Of loads, and of what comes from the second cache to the first, so much waits for the multiplications to end;
-# the rest is hidden behind them. (Measured: tiles whose columns stay in the first cache are 3 % faster.)
+# Of loads so much waits for the multiplications to end; the rest is hidden behind them (measured).
 SHOWN = 1 / 4
+# Of what comes from the second cache to the first, where that takes as long as the multiplications; where it takes half as long,
+# half of that, for it is seldom in their way. (Measured: 4 rows of 5 vectors are a fifth slower than 8 of 3.)
+SHOWN_OF_CACHE = 3 / 4
 # Of the ways of a set of the first cache the rows of a tile may take so many; columns go by in the others.
 UNSTAGED_WAYS = 1 / 2
 # Of the pages whose translations are at hand a tile's columns, one step of the sum a page, may take so many.
@@ -33,6 +36,15 @@ UNSTAGED_PAGES = 1 / 2
 WORTH_A_TABLE = 4
 # Rows that are transposed in registers together: a vector has parts of 16 bytes, and shuffles work within them.
 TRANSPOSED_ROWS = 4
+
+# Cycles more that a vector takes which lies in two lines, and cycles to pack one for the tiles of an item (measured).
+ACROSS_LINES_CYCLES, PACKING_CYCLES = 0.7, 5
+# Cycles until the second buffer of translations has the position of a page [I: 7].
+TRANSLATION_CYCLES = 7
+# Cycles to find where a row begins, if the last tile has fewer, and to ask whether it is stored (measured; ten instructions).
+CLAMP_CYCLES = 1
+# Cycles of a tile but for its steps: sums begin anew, and loops end where it was not foreseen (measured).
+TILE_CYCLES = 16
 
 # Cycles of an operation on a vector of float32 of 64 bytes; of all others at most one. Division and roots: A. Fog,
 # Instruction tables, Ice Lake; integers are divided one by one. The others are as many instructions as
@@ -55,31 +67,101 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     core, depth, itemsize = target.core, contraction.depth, contraction.reduction.dtype.itemsize
     tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     products, loads = tile.rows * tile.vectors, _loads(tile, at_once, contraction)
-    # What each tile of the same columns reads again; windows over an image overlap.
-    panel = depth * tile.columns * itemsize / max(1.0, contraction.growth_of_columns)
-    moved = (tile.rows + tile.columns) * itemsize  # bytes of one step
     step = max(
         products / core.multiply_adds_a_cycle,
         loads / core.loads_a_cycle,
         float(core.multiply_add_cycles),  # in which each sum is added to once
     )
+    once = min(_waits_of_orders(tile, contraction, target))
     step += SHOWN * loads / core.loads_a_cycle
-    if panel > target.room_bytes:
+    if _panel_bytes(tile, contraction) > target.room_bytes:
         step = max(step, tile.columns * itemsize / core.memory_bytes_a_cycle)
-    elif panel > target.near_bytes:
-        step += SHOWN * moved / core.cache_bytes_a_cycle
     step += _cycles_of_masks(tile, contraction, target)
     step += _cycles_of_lines(tile, contraction, target)
     has_table = contraction.readers_of_columns(tile) >= 2
     if contraction.columns_stay_apart or (contraction.columns_lie_apart and not has_table):
         step += tile.columns * core.gather_cycles
-    return tiles * (step * depth + _stores(tile, contraction, target))
+    once += TILE_CYCLES + _stores(tile, contraction, target)
+    if size_of(contraction.rows) % tile.rows:
+        once += CLAMP_CYCLES * tile.rows
+    return tiles * (step * depth + once)
+
+
+def cycles_across_lines(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles that a tile waits as vectors of its columns, where they lie in memory, reach over the ends of lines."""
+    itemsize, line = contraction.reduction.dtype.itemsize, target.first_cache.line_bytes
+    step, *_ = load_steps(contraction.column_factor, contraction.reduction.src[-1]) or [0]
+    if step is None or contraction.columns_lie_apart or contraction.growth_of_columns > 1:
+        return 0.0
+    apart = gcd(step * itemsize, line) or line
+    starts = range(0, line, apart)
+    across = sum(start + tile.lanes * itemsize > line for start in starts) / len(starts)
+    return ACROSS_LINES_CYCLES * across * tile.vectors * contraction.depth
+
+
+def pays_packing(tile: Tile, readers: int, contraction: Contraction, target: Target) -> bool:
+    """Whether columns are packed sooner than the tiles of an item that read them, so many, take them across lines."""
+    if size_of(contraction.columns) % tile.columns and _are_masks_vectors(target):
+        return False  # the mask of the last columns takes registers of the tile's
+    along_rows, along_columns = _waits_of_orders(tile, contraction, target)
+    packing = PACKING_CYCLES * tile.vectors * contraction.depth / max(1, readers)
+    packing += max(0.0, along_columns - along_rows)
+    return packing < cycles_across_lines(tile, contraction, target)
+
+
+def goes_along_rows(tile: Tile, contraction: Contraction, target: Target) -> bool:
+    """Whether the tiles that share rows should go by one after the other, rather than those that share columns."""
+    along_rows, along_columns = _waits_of_orders(tile, contraction, target)
+    return along_rows < along_columns
+
+
+def _waits_of_orders(tile: Tile, contraction: Contraction, target: Target) -> tuple[float, float]:
+    """Cycles that a tile waits if tiles go by along rows, and along columns.
+
+    Along rows the columns of a matrix come from the second cache for each tile. Along columns the rows do, and results are
+    written to as many pages as there are rows, instead of from end to end of each.
+    """
+    core, itemsize, depth = target.core, contraction.reduction.dtype.itemsize, contraction.depth
+    step = tile.rows * tile.vectors / core.multiply_adds_a_cycle
+
+    def wait(elements: int) -> float:
+        cycles = elements * itemsize / core.cache_bytes_a_cycle
+        return depth * SHOWN_OF_CACHE * cycles * min(1.0, cycles / step)
+
+    panel = _panel_bytes(tile, contraction)
+    is_far = target.near_bytes < panel <= target.room_bytes
+    along_columns = wait(tile.rows + tile.columns) if is_far else 0.0
+    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    column_bytes = columns * depth * itemsize
+    are_windows = max(contraction.growth_of_rows, contraction.growth_of_columns) > 1
+    is_other = contraction.blocks or contraction.is_apart or target.work_items
+    if are_windows or is_other or column_bytes > target.room_bytes:
+        return inf, along_columns
+    if rows * depth * itemsize > target.near_bytes and not is_far:
+        along_columns += wait(tile.rows)
+    width = columns * itemsize
+    nbytes = rows * width
+    if nbytes > core.translated_pages * target.page_bytes:
+        along_columns += TRANSLATION_CYCLES * tile.rows * min(1.0, width / target.page_bytes)
+    line = target.first_cache.line_bytes
+    if width % line and nbytes > target.cache_bytes:  # a line is in two tiles
+        along_columns += tile.rows * line / core.memory_bytes_a_cycle
+    along_rows = wait(tile.columns) if column_bytes > target.near_bytes else 0.0
+    if columns_are_large(contraction, target):  # each step, or each few, goes to another page
+        along_rows += SHOWN * TRANSLATION_CYCLES * depth * min(1.0, width / target.page_bytes)
+    return along_rows, along_columns
+
+
+def _panel_bytes(tile: Tile, contraction: Contraction) -> float:
+    """What each tile of the same columns reads again; windows over an image overlap."""
+    elements = contraction.depth * tile.columns / max(1.0, contraction.growth_of_columns)
+    return elements * contraction.reduction.dtype.itemsize
 
 
 def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles that a step takes for masks which change along a tile."""
     core, cycles = target.core, 0.0
-    are_vectors = core.mask_registers >= target.vector_registers
+    are_vectors = _are_masks_vectors(target)
     if (
         contraction.has_masked_rows
     ):  # each row has its own mask, which chooses where it is loaded from
@@ -89,6 +171,10 @@ def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> fl
         # A mask takes a vector's register, and the sum that was in it goes through memory each time (measured).
         cycles += tile.vectors * core.multiply_add_cycles
     return cycles
+
+
+def _are_masks_vectors(target: Target) -> bool:
+    return target.core.mask_registers >= target.vector_registers
 
 
 def _loads(tile: Tile, at_once: int, contraction: Contraction) -> float:
@@ -107,7 +193,8 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
     """Cycles to get the lines that a step reads for the rows of a tile, where they get no table."""
     cache, core = target.first_cache, target.core
     read, is_near = contraction.readers_of_rows(tile), lie_near(contraction, tile, cache)
-    if read >= (2 if is_near else WORTH_A_TABLE) and contraction.rows_fit_a_table:
+    least = 2 if is_near else readers_worth_a_table(contraction, target)
+    if read >= least and contraction.rows_fit_a_table:
         return 0.0
     lines = float(tile.rows)
     elements = cache.line_bytes // contraction.reduction.dtype.itemsize
@@ -132,6 +219,16 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     )
     apart = tile.rows - transposed
     return tile.columns * (transposed * core.transposed_cycles + apart * core.scatter_cycles)
+
+
+def readers_worth_a_table(contraction: Contraction, target: Target) -> int:
+    """So many tiles that read the same rows that a table of them is worth filling: fewer where each waits for memory.
+
+    So it is where each step of the sum goes to another page of a matrix that does not stay in the second cache.
+    """
+    nbytes = table_elements(contraction.row_factor) * contraction.reduction.dtype.itemsize
+    is_matrix = contraction.rows_lie_side_by_side and contraction.growth_of_rows <= 1
+    return 2 if is_matrix and nbytes > target.cache_bytes else WORTH_A_TABLE
 
 
 def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, target: Target) -> float:

@@ -6,6 +6,8 @@ table (tactics/pack_operands.py), the kernels of blocks (tactics/block_reduction
 
 from __future__ import annotations
 
+from math import prod
+
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
 from proofgrad.core.compile.nests.loops import size_of
@@ -20,11 +22,15 @@ from proofgrad.core.compile.schedule.contraction import (
     tiles_along,
 )
 from proofgrad.core.compile.schedule.cost_model import (
-    WORTH_A_TABLE,
+    PACKING_CYCLES,
     columns_are_large,
     columns_collide,
+    cycles_across_lines,
     cycles_of_tables,
+    goes_along_rows,
     lie_near,
+    pays_packing,
+    readers_worth_a_table,
     rows_worth_a_table,
 )
 from proofgrad.core.compile.schedule.divisors import largest_divisor
@@ -71,7 +77,7 @@ def choose_staged(
         return Staged(wanted.rows and short[0], wanted.columns and short[1])
     rows = (
         contraction.rows_are_computed or not lie_near(contraction, tile, target.first_cache)
-    ) and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
+    ) and contraction.readers_of_rows(tile) >= readers_worth_a_table(contraction, target)
     columns = contraction.columns_lie_apart or (
         columns_are_large(contraction, target)
         and not contraction.blocks
@@ -102,8 +108,8 @@ def packs_columns(
 ) -> bool:
     """Whether each item copies the columns of a tile before its tiles of rows read them.
 
-    They must lie side by side. It pays if an item has many tiles of rows, as its rows stay in the second
-    cache, and the columns of a tile do not stay in the first as they lie.
+    They must lie side by side. It pays where they reach over the ends of lines, or if an item has many tiles of rows, as its rows
+    stay in the second cache, and the columns of a tile do not stay in the first as they lie.
     """
     factor, itemsize = contraction.column_factor, contraction.reduction.dtype.itemsize
     nbytes = contraction.depth * tile.columns * itemsize
@@ -116,11 +122,13 @@ def packs_columns(
     if override.staged is not None and override.staged.columns:
         return False
     row_bytes = size_of(contraction.rows) * contraction.depth * itemsize
-    return (
-        _row_tiles_of_an_item(contraction, tile, target) >= WORTH_PACKING
-        and row_bytes <= target.cache_bytes * 3 // 4
+    if row_bytes > target.cache_bytes * 3 // 4 or contraction.growth_of_columns > 1:
+        return False
+    readers = _row_tiles_of_an_item(contraction, tile, target)
+    return pays_packing(tile, readers, contraction, target) or (
+        readers >= WORTH_PACKING
         and contraction.pays_tables(target)
-        and contraction.growth_of_columns <= 1
+        and not goes_along_rows(tile, contraction, target)
         and (
             columns_are_large(contraction, target)
             or columns_collide(contraction, target.first_cache)
@@ -131,8 +139,22 @@ def packs_columns(
 def _row_tiles_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> int:
     """About so many tiles of rows has an item, where there are enough items for every thread."""
     row_tiles, column_tiles = tiles_along(contraction, tile)
-    parts = -(-ITEMS_A_THREAD * target.threads // (contraction.other_tiles * column_tiles))
-    return row_tiles // max(1, parts)
+    parts = -(-wanted_items(target) // (contraction.other_tiles * column_tiles))
+    return min(row_tiles // max(1, parts), most_row_tiles(contraction, tile, target))
+
+
+def most_row_tiles(contraction: Contraction, tile: Tile, target: Target) -> int:
+    """All tiles of rows, or so many that what they read fits half of the second cache."""
+    row_tiles, _ = tiles_along(contraction, tile)
+    nbytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
+    if row_tiles * nbytes <= target.cache_bytes * 3 // 4:
+        return row_tiles
+    return min(row_tiles, max(1, target.room_bytes // max(1, nbytes)))
+
+
+def wanted_items(target: Target) -> int:
+    """Items to share out; one thread takes all as one."""
+    return ITEMS_A_THREAD * target.threads if target.threads > 1 else 1
 
 
 def choose_reduction_block(
@@ -191,8 +213,15 @@ def _block(depth: int, at_most: int, at_least: int) -> int:
 def filling(
     contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> float:
-    """Cycles that it takes to fill the tables of a contraction."""
+    """Cycles that it takes to fill the tables of a contraction, or to pack columns, or to take them where they lie."""
     staged = planned_staging(contraction, tile, target, override)
     if staged.columns and choose_reduction_block(contraction, target, override):
         staged = Staged(staged.rows, False)
-    return cycles_of_tables(contraction, staged, tile, target)
+    cycles = cycles_of_tables(contraction, staged, tile, target)
+    if staged.columns:
+        return cycles
+    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    if packs_columns(contraction, tile, target, override):
+        readers = max(1, _row_tiles_of_an_item(contraction, tile, target))
+        return cycles + tiles * PACKING_CYCLES * tile.vectors * contraction.depth / readers
+    return cycles + tiles * cycles_across_lines(tile, contraction, target)

@@ -11,14 +11,19 @@ every row with every column into registers.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Schedule, Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions, tiles_along
-from proofgrad.core.compile.schedule.cost_model import cycles_of_tiles
-from proofgrad.core.compile.schedule.operands import ITEMS_A_THREAD, filling
+from proofgrad.core.compile.schedule.cost_model import cycles_of_tiles, goes_along_rows
+from proofgrad.core.compile.schedule.operands import (
+    filling,
+    most_row_tiles,
+    packs_columns,
+    wanted_items,
+)
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -49,18 +54,17 @@ def find_contraction(
 
 
 def _best(tiles: list[Tile], contraction: Contraction, target: Target, override: Schedule) -> Tile:
-    """The fastest tile, or the fastest that divides the rows, where a table of them is filled so much sooner."""
+    """The fastest tile, with what it takes to fill the tables that it reads."""
     if len(tiles) == 1:
         return tiles[0]
-    best = min(tiles, key=lambda tile: _cost(tile, contraction, target))
-    rows = size_of(contraction.rows)
-    even = [tile for tile in tiles if rows % tile.rows == 0]
-    if rows % best.rows == 0 or not even:
-        return best
-    other = min(even, key=lambda tile: _cost(tile, contraction, target))
-    return min(
-        (best, other), key=lambda tile: _cost_with_tables(tile, contraction, target, override)
-    )
+    found, least = tiles[0], inf
+    costs = [_cost(tile, contraction, target) for tile in tiles]
+    for cost, tile in sorted(zip(costs, tiles), key=lambda way: way[0]):
+        if cost >= least:
+            break
+        if (total := cost + filling(contraction, tile, target, override)) < least:
+            found, least = tile, total
+    return found
 
 
 def _cost_with_tables(
@@ -115,7 +119,7 @@ def choose_depth(reduction: UOp, tile: Tile, override: Schedule = AUTOMATIC) -> 
 def choose_blocks(
     contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> Blocks:
-    """Rows of an item fit half of the second cache; enough items for every thread."""
+    """Rows of an item fit half of the second cache, or are those of a tile; enough items for every thread."""
     row_tiles, column_tiles = tiles_along(contraction, tile)
     if (blocks := override.blocks) is not None:
         return Blocks(min(blocks.row_tiles, row_tiles), min(blocks.column_tiles, column_tiles))
@@ -124,15 +128,16 @@ def choose_blocks(
     if contraction.blocks:
         return Blocks(row_tiles, _width_of_blocks(contraction, tile, target))
     others = prod(size_of(x) for x in contraction.others)
-    row_bytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
-    height = _block(row_tiles, max(1, target.room_bytes // max(1, row_bytes)))
-    if row_tiles * row_bytes <= target.cache_bytes * 3 // 4:
-        height = row_tiles
+    height = _block(row_tiles, most_row_tiles(contraction, tile, target))
     width = column_tiles
+    if goes_along_rows(tile, contraction, target) and not packs_columns(
+        contraction, tile, target, override
+    ):
+        height = 1
     if contraction.shares_large_columns(target.cache_bytes):
         column_bytes = tile.columns * contraction.depth * contraction.reduction.dtype.itemsize
         width = _block(column_tiles, max(1, target.room_bytes // column_bytes))
-    wanted = ITEMS_A_THREAD * target.threads
+    wanted = wanted_items(target)
 
     def items() -> int:
         return others * -(-row_tiles // height) * -(-column_tiles // width)

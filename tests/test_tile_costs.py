@@ -1,0 +1,136 @@
+"""What a tile costs decides which one is taken, in which order tiles go by, and what is packed: products of any shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_tiles import AVX512, matmul
+
+from proofgrad import Tensor
+from proofgrad.core.compile.machine.machine import Core
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Tile
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.passes.stages import run_stages
+from proofgrad.core.compile.schedule.contraction import Contraction, contractions
+from proofgrad.core.compile.schedule.cost_model import (
+    cycles_across_lines,
+    cycles_of_tiles,
+    goes_along_rows,
+    readers_worth_a_table,
+)
+from proofgrad.core.compile.schedule.operands import filling, packs_columns
+from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
+
+ONE_THREAD = replace(AVX512, threads=1, cache_bytes=1 << 21, scratch_bytes=1 << 20)
+
+
+def simplified(
+    rows: int, depth: int, columns: int, turned: tuple[bool, bool] = (False, False)
+) -> UOp:
+    """The kernel of a product of matrices as its tile is chosen."""
+    stages = [stage.name for stage in KERNEL_STAGES].index("sum in blocks")
+    body = matmul(rows, depth, columns, turned, dtype=dtypes.float32)
+    return run_stages(KERNEL_STAGES[:stages], body, compiler().library, ONE_THREAD)
+
+
+def product(
+    rows: int, depth: int, columns: int, turned: tuple[bool, bool] = (False, False)
+) -> Contraction:
+    """The first way to lay tiles over a product of matrices: its rows are those of the result."""
+    found = contractions(simplified(rows, depth, columns, turned))
+    return next(way for way in found if size_of(way.rows) == rows)
+
+
+def cost(way: Contraction, tile: Tile, target: Target) -> float:
+    at_once = choose_depth(way.reduction, tile)
+    return cycles_of_tiles(tile, at_once, way, target) + filling(way, tile, target)
+
+
+@pytest.mark.parametrize("sizes", [(24, 1148, 111), (96, 96, 96), (101, 655, 94), (2, 77, 557)])
+def test_no_tile_costs_less_than_the_one_that_is_taken(sizes: tuple[int, int, int]) -> None:
+    kernel = simplified(*sizes)
+    found = find_contraction(kernel, ONE_THREAD)
+    assert found is not None
+    tiles = [Tile(n, m, 16) for n in range(2, 17) for m in range(1, 9) if n * m + m + 3 <= 32]
+    ways = contractions(kernel, AUTOMATIC, ONE_THREAD)
+    costs = [cost(way, tile, ONE_THREAD) for way in ways for tile in tiles]
+    assert cost(*found, ONE_THREAD) <= min(costs)
+
+
+def test_a_table_that_few_rows_read_is_not_filled() -> None:
+    """A tile of few rows would be the fastest with a table, which takes longer to fill than all tiles take."""
+    found = find_contraction(simplified(24, 1148, 111), ONE_THREAD)
+    assert found is not None
+    way, _ = found
+    assert size_of(way.rows) == 24
+
+
+def test_results_of_short_sums_are_written_from_end_to_end_of_their_rows() -> None:
+    tile = Tile(8, 3, 16)
+    assert goes_along_rows(tile, product(795, 13, 1601), ONE_THREAD)
+    assert not goes_along_rows(
+        tile, product(795, 1300, 1601), ONE_THREAD
+    )  # columns would come anew
+    assert not goes_along_rows(tile, product(16, 16, 16), ONE_THREAD)  # all stays near
+    assert choose_blocks(product(795, 13, 1601), tile, ONE_THREAD).row_tiles == 1
+
+
+def test_one_thread_takes_all_tiles_as_one_item() -> None:
+    way = product(64, 700, 160)
+    assert choose_blocks(way, Tile(8, 2, 16), ONE_THREAD) == Blocks(8, 5)
+    shared = choose_blocks(way, Tile(8, 2, 16), replace(ONE_THREAD, threads=4))
+    assert -(-8 // shared.row_tiles) * -(-5 // shared.column_tiles) > 4
+
+
+def test_columns_across_lines_are_packed_where_enough_tiles_read_them() -> None:
+    tile = Tile(12, 2, 16)
+    assert packs_columns(product(572, 148, 110), tile, ONE_THREAD)
+    assert not packs_columns(product(572, 148, 112), tile, ONE_THREAD)  # whole lines
+    assert not packs_columns(product(24, 148, 110), tile, ONE_THREAD)
+    masks_are_vectors = replace(ONE_THREAD, core=Core(mask_registers=32))
+    assert not packs_columns(product(572, 148, 110), tile, masks_are_vectors)
+
+
+@pytest.mark.parametrize(
+    ("columns", "lanes", "part"),
+    [(110, 16, 7 / 8), (112, 16, 0), (111, 16, 15 / 16), (111, 8, 7 / 16)],
+)
+def test_vectors_reach_over_the_ends_of_lines_as_their_rows_lie(
+    columns: int, lanes: int, part: float
+) -> None:
+    way = product(64, 10, columns)
+    whole = cycles_across_lines(Tile(4, 1, 16), product(64, 10, 111), ONE_THREAD) / (15 / 16)
+    assert cycles_across_lines(Tile(4, 1, lanes), way, ONE_THREAD) == pytest.approx(part * whole)
+
+
+def test_rows_far_away_in_memory_get_a_table_for_two_readers() -> None:
+    turned = (True, False)
+    assert readers_worth_a_table(product(1481, 1565, 93, turned), ONE_THREAD) == 2
+    assert readers_worth_a_table(product(148, 156, 93, turned), ONE_THREAD) == 4  # in the cache
+    assert readers_worth_a_table(product(1481, 1565, 93), ONE_THREAD) == 4  # foreseen
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("sizes", [(71, 15, 199), (57, 148, 110), (148, 20, 147), (24, 111, 33)])
+def test_products_of_odd_sizes_are_those_of_numpy(
+    sizes: tuple[int, int, int], turned: tuple[bool, bool]
+) -> None:
+    rows, depth, columns = sizes
+    rng = np.random.default_rng(3)
+    one = rng.integers(-4, 5, (depth, rows) if turned[0] else (rows, depth)).astype(np.float32)
+    other = rng.integers(-4, 5, (columns, depth) if turned[1] else (depth, columns)).astype(
+        np.float32
+    )
+    a, b = [array.T if is_turned else array for array, is_turned in zip((one, other), turned)]
+    x, y = [
+        Tensor(array).T if is_turned else Tensor(array)
+        for array, is_turned in zip((one, other), turned)
+    ]
+    assert ((x @ y).numpy() == a @ b).all()
