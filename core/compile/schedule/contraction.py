@@ -231,6 +231,7 @@ def growth(factor: UOp) -> float:
     return table_elements(factor) / max(1, elements)
 
 
+@lru_cache(maxsize=16)  # asked for each tile, as load_steps is
 def table_elements(factor: UOp) -> int:
     """How many elements a table of an operand has."""
     return prod(size_of(loop) for loop in loops_of(factor))
@@ -242,6 +243,7 @@ def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:
     return -(-rows // tile.rows), -(-columns // tile.columns)
 
 
+@lru_cache(maxsize=32)
 def load_steps(factor: UOp, loop: UOp) -> list[int | None]:
     """How far each load of an operand moves with a loop; None: not by the same step each time."""
     return [coefficient(load.src[0].src[1], loop) for load in _loads_of(factor)]
