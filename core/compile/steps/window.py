@@ -22,6 +22,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, requir
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.masks import parts_of
 
 
 class Window(NamedTuple):
@@ -104,6 +105,19 @@ def ends_of(truth: UOp, loop: UOp) -> tuple[UOp | None, UOp | None]:
         return None, None
     counts_up = of_left > of_right
     return bounds_by(truth.op is Ops.CMPEQ, counts_up, one, other)
+
+
+def iterations_of(load: UOp, loop: UOp) -> tuple[int, int]:
+    """The first iteration of a loop, and the one behind the last, outside of which the mask of a load is off for any values of other loops."""
+    size = size_of(loop)
+    first, last = 0, size
+    for part in [part for mask in load.src[0].src[2:] for part in parts_of(mask)]:
+        begin, end = ends_of(part, loop)
+        if begin is not None and begin.vmin == begin.vmax:
+            first = max(first, min(begin.vmin, size))
+        if end is not None and end.vmin == end.vmax:
+            last = min(last, max(end.vmin, 0))
+    return first, max(first, last)
 
 
 def bounds_by(

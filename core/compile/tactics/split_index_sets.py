@@ -9,7 +9,6 @@ One loop would ask at each element for all of them: of n memories it takes n tim
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -20,10 +19,9 @@ from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.split_index_set import split_index_set
-from proofgrad.core.compile.steps.window import ends_of
+from proofgrad.core.compile.steps.window import iterations_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.core.rewrite.masks import parts_of
 
 # A vector of a memory that is not there at an element: a load under a mask that is off, and a choice.
 CYCLES_OF_A_CHOICE = 2
@@ -70,7 +68,7 @@ def _is_by_element(graph: UOp) -> bool:
 def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
     """Where masks begin and end along a loop; None if that is nowhere, or parts would be too short for vectors, or too many."""
     size = size_of(loop)
-    windows = [_window(load, loop) for load in toposort((graph,)) if load.op is Ops.LOAD]
+    windows = [iterations_of(load, loop) for load in toposort((graph,)) if load.op is Ops.LOAD]
     ends = sorted({end for window in windows for end in window if 0 < end < size})
     borders = _evenly(ends, MOST_PARTS - 1)
     if not borders:
@@ -97,16 +95,3 @@ def _evenly(ends: list[int], most: int) -> list[int]:
     """At most so many of them, as many of the others between each two."""
     count = min(len(ends), most)
     return [ends[len(ends) * (k + 1) // (count + 1)] for k in range(count)]
-
-
-def _window(load: UOp, loop: UOp) -> tuple[int, int]:
-    """The iterations of a loop, from the first on and before the last, outside of which the mask of a load is off."""
-    masks: Iterable[UOp] = load.src[0].src[2:]
-    first, last = 0, size_of(loop)
-    for part in [part for mask in masks for part in parts_of(mask)]:
-        begin, end = ends_of(part, loop)
-        if begin is not None and begin.vmin == begin.vmax:
-            first = max(first, min(begin.vmin, size_of(loop)))
-        if end is not None and end.vmin == end.vmax:
-            last = min(last, max(end.vmin, 0))
-    return first, max(first, last)
