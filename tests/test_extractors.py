@@ -71,6 +71,13 @@ def test_gcd_split_leaves_a_rest_below_the_factor() -> None:
     x = R0 * 8 + R1 * 6 + (R2 % 2)
     assert found("gcd_split", x, 4) == (2, ordered(R0 * 4 + R1 * 3), R2 % 2, 2)
     assert found("gcd_split", R0 * 8 + R2, 4) is None
+    beyond = R0 * 8 + R2 % 2 + 7  # 7 or 8 beside multiples of 8: in two periods
+    assert found("gcd_split", beyond, 16) is None
+    assert found("gcd_split", beyond - 1, 16) == (8, R0, R2 % 2 + 6, 2)
+    assert found("gcd_split", beyond + 9, 16) == (8, R0 + 2, R2 % 2, 2)
+    assert found("gcd_split", R0 * 8 + (R2 + 3), 16) is None
+    assert found("gcd_split", R0 * 8 - R2 + 5, 16) == (8, R0, -R2 + 5, 2)
+    assert found("gcd_split", R0 * 8 - R2 - 3, 16) == (8, R0 + -1, -R2 + 5, 2)
 
 
 EIGHTS = (R0 < R1).where(R0 * 8, R1 * 16)

@@ -27,7 +27,7 @@ from proofgrad.core.rewrite.masks import claims_of, conjunction_of, parts_of
 from proofgrad.core.rewrite.rule import Apply, Const, Expr, Name, Node, Num, Rule, Term, Var
 from proofgrad.core.rewrite.scope import takes
 from proofgrad.core.rewrite.sum_laws import unnamed
-from proofgrad.core.rewrite.sum_order import load_of
+from proofgrad.core.rewrite.sum_order import is_lighter, load_of
 from proofgrad.core.rewrite.sums import (
     QUOTIENT,
     REMAINDER,
@@ -115,7 +115,7 @@ class Narrowing:
         return None if found is None else self._forms.written(found)
 
     def narrowed(self, x: Form, mask: UOp) -> Sum | None:
-        """A sum with less load that is `x` wherever `mask` holds; None if none is found."""
+        """A sum with less load, or less in its divisions, that is `x` wherever `mask` holds; None if none is found."""
         clauses = self._clauses_of(mask) if x.marks & DIVIDED else None
         if clauses is None:
             return None
@@ -123,7 +123,7 @@ class Narrowing:
         if inside is x:
             return None
         found = self._taken_out(self._simplified(inside), clauses)
-        return found if load_of(found) < x.load else None
+        return found if is_lighter(found, x) else None
 
     def _truth(self, truth: UOp, mask: UOp, is_implied: bool) -> UOp | None:
         """`truth` with less load, or without conjuncts, that is the same wherever `mask` holds."""

@@ -109,18 +109,20 @@ def _residue(
 def gcd_split(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | None:
     """The largest factor g of c such that what g does not divide stays within 0 <= r < g."""
     terms, constant = x
-    g = _shared_factor(x, c, terms)
-    if g is None:
+    found = _shared_factor(x, c, terms)
+    if found is None:
         return None
+    g, lifted = found
     rest = {atom: k for atom, k in terms.items() if k % g}
     whole = {atom: k // g for atom, k in terms.items() if not k % g}
-    return g, (whole, constant // g), (rest, constant % g), c // g
+    return g, (whole, lifted), (rest, constant - lifted * g), c // g
 
 
-def _shared_factor(x: Form, c: int, numbers: dict[Atom, int]) -> int | None:
-    """The largest factor g > 1 of c such that summands whose number it does not divide stay below.
+def _shared_factor(x: Form, c: int, numbers: dict[Atom, int]) -> tuple[int, int] | None:
+    """The largest factor g > 1 of c such that summands whose number it does not divide stay in one period of it.
 
-    With the constant modulo g they lie within 0 <= r < g. `numbers`: what divides each summand.
+    With the constant less so many times g, the second result, they lie within 0 <= r < g. `numbers`: what divides
+    each summand.
     """
     terms, constant = x
     if c <= 1:
@@ -135,7 +137,7 @@ def _shared_factor(x: Form, c: int, numbers: dict[Atom, int]) -> int | None:
     if len(shared) > 1:
         shared = {gcd(a, b) for a in shared for b in shared} - {1}
     for g in sorted(shared, reverse=True):
-        low = high = constant % g
+        low = high = constant
         for atom, number in numbers.items():
             if number % g:
                 k = terms[atom]
@@ -145,8 +147,8 @@ def _shared_factor(x: Form, c: int, numbers: dict[Atom, int]) -> int | None:
                 low += k * least
                 high += k * most
         else:
-            if low >= 0 and high < g:
-                return g
+            if low // g == high // g:
+                return g, low // g
     return None
 
 
@@ -166,14 +168,15 @@ def gcd_multiples(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | 
     """As `gcd_split`, where g divides summands as facts say of their atoms."""
     terms, constant = x
     numbers = _divisors(x, forms)
-    g = None if numbers is None else _shared_factor(x, c, numbers)
-    if g is None or numbers is None:
+    found = None if numbers is None else _shared_factor(x, c, numbers)
+    if found is None or numbers is None:
         return None
+    g, lifted = found
     rest = {atom: k for atom, k in terms.items() if numbers[atom] % g}
     if not rest and not constant % g:
         return None  # nothing to take out
     whole = {atom: k for atom, k in terms.items() if not numbers[atom] % g}
-    return g, (whole, constant - constant % g), (rest, constant % g), c // g
+    return g, (whole, lifted * g), (rest, constant - lifted * g), c // g
 
 
 def _divisors(x: Form, forms: Forms) -> dict[Atom, int] | None:

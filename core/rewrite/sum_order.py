@@ -47,6 +47,48 @@ def division_goes_down(beside: int, dividend: Sum, number: int, form: Form, by: 
     return _has_less(dividend, form)
 
 
+def is_lighter(after: Sum, before: Sum) -> bool:
+    """Whether `after` has less load, or as much, and less in it: summands of `before` are gone, and none is new.
+
+    Then it weighs less in the measure of size as well (verify/dsl/termination.py), as a tree and as a sum.
+    """
+    load, load_before = load_of(after), load_of(before)
+    return load < load_before or (load == load_before and _left_out(after, before) > 0)
+
+
+def _left_out(form: Sum, other: Sum) -> float:
+    """How many summands `other` has, in divisions too, that `form` lacks; less than 0: it is no part of it.
+
+    Numbers may be others, but where there was none there is none.
+    """
+    (terms, constant), (others, other_constant) = form, other
+    gone = dict(others)
+    missing = 0.0
+    for atom, factor in terms.items():
+        fitting = [
+            old for old in gone if _may_stand_for(factor, gone[old]) and _missing(atom, old) >= 0
+        ]
+        if not fitting:
+            return -1
+        missing += _missing(atom, fitting[0])
+        del gone[fitting[0]]
+    missing += len(gone)
+    return missing if missing or constant == 0 or other_constant else -1
+
+
+def _may_stand_for(factor: int, other: int) -> bool:
+    return factor == 1 or factor == other or abs(other) != 1
+
+
+def _missing(atom: Atom, other: Atom) -> float:
+    """As `_left_out`, of two atoms."""
+    if atom is other:
+        return 0
+    if atom.kind is None or atom.kind is not other.kind:
+        return -1
+    return _left_out(atom.form, other.form)
+
+
 def load_of(form: Sum) -> int:
     """The load of a sum."""
     return sum([atom.load for atom in form[0]])

@@ -25,6 +25,7 @@ class Promise:
     times: Mapping[str, int]
     less: int = 0
     less_size: int | None = None
+    or_less_size: int | None = None
 
 
 # By extractor, the names of results being those of its contract. Summands that leave a sum whole go to one
@@ -43,8 +44,8 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     # u stood in a remainder, or in a quotient
     "remainder_in_sum": (Promise({"rest": 1, "u": 8}, less=1),),
     "quotient_in_sum": (Promise({"rest": 1, "u": 8}, less=1),),
-    # the engine asks for less load
-    "narrow": (Promise({"y": 1}, less=1),),
+    # the engine asks for less load, or as much with summands left out
+    "narrow": (Promise({"y": 1}, less=1, or_less_size=1),),
     "narrow_truth": (Promise({"w": 1}, less=1),),
     # a conjunction without some of its conjuncts, or false
     "implied": (Promise({"w": 1}, less_size=1),),

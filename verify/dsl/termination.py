@@ -173,9 +173,25 @@ def _goes_down_beside_sums(rule: Rule, reading: Reading) -> bool:
 
 
 def _is_smaller(rule: Rule, measures: Sequence[Measure], reading: Reading | None) -> bool | None:
-    """Whether the right side is smaller in the first measure in which it differs; None: in none."""
+    """Whether the right side is smaller in the first measure in which it differs; None: in none.
+
+    Whichever of two things an extractor keeps, where it promises one of them.
+    """
+    found = [_is_smaller_if(rule, measures, reading, kept) for kept in _ways_to_keep(rule)]
+    return min(found, key=(False, None, True).index)
+
+
+def _ways_to_keep(rule: Rule) -> tuple[bool, ...]:
+    """Whether less load is kept, or less weighted size instead, where a promise says one of them."""
+    promises = [p for extractor in rule.extractors for p in PROMISES[extractor.function]]
+    return (False, True) if any([p.or_less_size is not None for p in promises]) else (False,)
+
+
+def _is_smaller_if(
+    rule: Rule, measures: Sequence[Measure], reading: Reading | None, in_size: bool
+) -> bool | None:
     for measure in measures:
-        difference = _Weights(rule, measure, reading).difference()
+        difference = _Weights(rule, measure, reading, in_size).difference()
         if always_positive(difference):
             return True
         if not never_negative(difference):
@@ -194,9 +210,10 @@ def _known_measures(rule: Rule) -> tuple[Measure, ...]:
     found = _uses(rule)
     if not found:
         return MEASURES
-    has_sizes = all(
-        [p.less_size is not None for extractor in found for p in PROMISES[extractor.function]]
-    )
+    sizes = [
+        (p.less_size, p.or_less_size) for extractor in found for p in PROMISES[extractor.function]
+    ]
+    has_sizes = all([one is not None or other is not None for one, other in sizes])
     return MEASURES[: 3 if has_sizes else 2]
 
 
@@ -260,8 +277,11 @@ def _without_assumptions(term: Term) -> Term:
 class _Weights:
     """The weights of the terms of one rule under one measure."""
 
-    def __init__(self, rule: Rule, measure: Measure, reading: Reading | None) -> None:
+    def __init__(
+        self, rule: Rule, measure: Measure, reading: Reading | None, in_size: bool = False
+    ) -> None:
         self._rule = rule
+        self._in_size = in_size  # what promises one of two things is less in size
         self._measure = measure
         self._reading = reading if measure in (SIZE, DEPTH) else None
         self._never_constant = _never_constant(rule)
@@ -293,7 +313,7 @@ class _Weights:
                     scale(self._of(Var(names[name][0], whole.type)), self._times(times))
                     for name, times in promise.times.items()
                 ]
-                less = number(_promised(promise, self._measure))
+                less = number(_promised(promise, self._measure, self._in_size))
                 self._known[whole] = add(slack, less, *weights)
                 return
 
@@ -347,11 +367,12 @@ class _Weights:
                 return variable(f"{term!r}", 0)
 
 
-def _promised(promise: Promise, measure: Measure) -> int:
+def _promised(promise: Promise, measure: Measure, in_size: bool) -> int:
     """By how much what an extractor finds is less in a measure."""
+    is_other = in_size and promise.or_less_size is not None
     if measure is SIZE:
-        return promise.less_size or 0
-    return promise.less if measure is LOAD else 0
+        return (promise.or_less_size if is_other else promise.less_size) or 0
+    return promise.less if measure is LOAD and not is_other else 0
 
 
 def _cast_name(source: str, target: str) -> str:
