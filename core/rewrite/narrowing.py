@@ -198,7 +198,8 @@ class Narrowing:
         if not clauses.stands_for:
             self._stand_ins(clauses)
         inside = self._put_in(x, clauses)
-        is_same = self._forms.kept(self._taken_out(inside, clauses)) is x
+        out = self._taken_out(inside, clauses)
+        is_same = self._forms.kept(out) is x or self._forms.kept(self._simplified(out)) is x
         return inside if is_same else x
 
     # -- clauses --------------------------------------------------------------------------------
@@ -282,8 +283,11 @@ class Narrowing:
             if part is None:
                 part = {atom: 1}, 0
                 if atom.kind is not None:
-                    inner = self._put_in(atom.form, clauses)
-                    if inner is not atom.form:
+                    form = (
+                        atom.form if atom.kind is FLOORDIV else _near_zero(atom.form, atom.number)
+                    )
+                    inner = self._put_in(form, clauses)
+                    if inner is not form:
                         part = {self._forms.divided(atom.kind, inner, atom.number): 1}, 0
                         changed = True
             else:
@@ -320,6 +324,15 @@ class Narrowing:
             total = add(total, scale(part, k))
         found: Sum = self._index.whole(total)
         return found
+
+
+def _near_zero(x: Sum, number: int) -> Sum:
+    """What has the same remainder, with the factors nearest to 0: those of a mask are not reduced by `number`."""
+    terms, constant = x
+    if number <= 0 or all([2 * abs(k) <= number for k in terms.values()]):
+        return x
+    near = {atom: k - (2 * k + number) // (2 * number) * number for atom, k in terms.items()}
+    return {atom: k for atom, k in near.items() if k}, constant
 
 
 def _difference(sides: tuple[Sum, Sum]) -> Sum:

@@ -1,7 +1,7 @@
 """Tactic: which nodes of a program get a buffer, and so what its kernels are.
 
-Owns: the choice (a heuristic: it changes speed and memory, never values). Does not own: limits on what one kernel
-computes (fusion/limits.py), reductions inside of a kernel (rows.py), the cut itself (steps/store.py), what a kernel
+Owns: the choice (a heuristic: it changes speed and memory, never values). Does not own: where the epilogue of a reduction ends
+(epilogues.py), limits on what one kernel computes (limits.py), reductions inside of a kernel (rows.py), the cut itself (steps/store.py), what a kernel
 looks like inside (lower.py).
 """
 
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from proofgrad.core.compile.fusion.epilogues import end_of_epilogue
 from proofgrad.core.compile.fusion.limits import beyond_limits
 from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.rows import reductions_by_row
+from proofgrad.core.compile.fusion.work import apart_from_rows
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.passes.context import Context
-from proofgrad.core.compile.schedule.contraction import pays_a_kernel
 from proofgrad.core.compile.schedule.cost_model import COSTLY
 from proofgrad.core.compile.steps.store import below_reshape, store
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
@@ -24,15 +25,9 @@ from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, known_below, toposort
 
-# Movement that uses every element at most once, so that fusing over it computes nothing twice.
-_AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
-# A reduction runs inside another one that combines at most so many of its results, as the sum over
-# a window does; a longer one would leave too few output elements to share out.
-LARGEST_OUTER_REDUCTION = 16
 # A padded value is stored if a reduction reads each of its elements so often: as copies, without masks.
 READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
-_SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
 _COMPUTED = ELEMENTWISE | {Ops.REDUCE_AXIS}
 
 
@@ -56,7 +51,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     ends: dict[UOp, list[UOp]] = {}
     for node in nodes:
         if node.op is Ops.REDUCE_AXIS:
-            end = _end_of_epilogue(node, consumers, meets, stored, target)
+            end = end_of_epilogue(node, consumers, meets, stored, target)
             stored.add(end)
             ends.setdefault(end, []).append(node)
     position = {node: k for k, node in enumerate(nodes)}
@@ -79,7 +74,8 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
         stored -= products_by_row(nodes, consumers, stored, kept, target)
-    return stored | beyond_limits(nodes, consumers, stored)
+        stored |= apart_from_rows(ends, nodes, stored, target)
+    return stored | beyond_limits(nodes, consumers, stored, target)
 
 
 def _before_widening(node: UOp) -> UOp:
@@ -149,86 +145,6 @@ class _Tree:
         return a
 
 
-def _end_of_epilogue(
-    reduction: UOp,
-    consumers: dict[UOp, list[UOp]],
-    meets: dict[UOp, UOp | None],
-    stored: set[UOp],
-    target: Target,
-) -> UOp:
-    """The last node that can be computed in the loop of the reduction's results.
-
-    Of a sum of products neither padding is, whose masks would keep the sum from its tiles, nor what
-    takes different parts of it, each with a sum of its own. Nor, of a long one, is a reduction of what is computed from
-    it, as over the windows of a pool: only sums of sums become one sum, which runs in tiles.
-    """
-    end, is_tiled = reduction, is_contraction(reduction)
-    fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled else _AT_MOST_ONCE
-    if is_running(
-        reduction
-    ):  # it runs along with a loop of the results, which those do not take apart
-        return _end_of_running(reduction, consumers, meets, stored)
-    products = elements(reduction.src[0].shape) if is_tiled else 0
-    is_long = pays_a_kernel(products, reduction.dtype, target)
-    sums = _sums_of(reduction, consumers) if is_long else None
-    while end not in stored:
-        meeting, users = meets[end], consumers[end]
-        if is_tiled and len(users) > 1 and any([user.op in MOVEMENT for user in users]):
-            break
-        if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting, sums):
-            break
-        end = meeting
-    return end
-
-
-def _end_of_running(
-    reduction: UOp, consumers: dict[UOp, list[UOp]], meets: dict[UOp, UOp | None], stored: set[UOp]
-) -> UOp:
-    """The same of a running sum: elementwise work joins it, seen through axes in another order, or more of size 1."""
-    end = reduction
-    while end not in stored:
-        meeting = meets[end]
-        if meeting is None or not _joins_running(end, meeting, consumers, stored):
-            break
-        end = meeting
-    return end
-
-
-def _joins_running(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: set[UOp]) -> bool:
-    """Whether all nodes on the paths from `start` to `end` are such work."""
-    seen, stack = set[UOp](), [start]
-    while stack:
-        for user in consumers[stack.pop()]:
-            fits = user.op in ELEMENTWISE or user.op in _SAME or user.op is Ops.PERMUTE
-            if not (fits or _is_same_axes(user)) or (user is not end and user in stored):
-                return False
-            if user is not end and user not in seen:
-                seen.add(user)
-                stack.append(user)
-    return True
-
-
-def _is_same_axes(user: UOp) -> bool:
-    """Whether a node is a reshape that adds axes of size 1, or leaves them out."""
-    if user.op is not Ops.RESHAPE:
-        return False
-    before, after = [[n for n in shape if n != 1] for shape in (user.src[0].shape, user.shape)]
-    return before == after
-
-
-def _sums_of(total: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
-    """The sums of the elements of a sum, seen through movement alone, and their sums."""
-    found, stack = set[UOp](), [total]
-    while stack:
-        for user in consumers[stack.pop()]:
-            is_sum = user.op is Ops.REDUCE_AXIS and user.arg[0] is Ops.ADD
-            if is_sum and user not in found:
-                found.add(user)
-            if is_sum or user.op in MOVEMENT:
-                stack.append(user)
-    return found
-
-
 def _beside_a_contraction(reductions: list[UOp], position: dict[UOp, int]) -> set[UOp]:
     """Of the reductions of one kernel those that would keep the largest sum of products from its tiles.
 
@@ -244,41 +160,6 @@ def _beside_a_contraction(reductions: list[UOp], position: dict[UOp, int]) -> se
     for node in toposort(reductions, lambda node: position[node] > first):
         above |= set() if above.isdisjoint(node.src) else {node}
     return {r for r in reductions if r not in below and r not in above}
-
-
-def _none_twice(
-    start: UOp,
-    end: UOp,
-    consumers: dict[UOp, list[UOp]],
-    stored: set[UOp],
-    movement: frozenset[Ops],
-    reductions: set[UOp] | None,
-) -> bool:
-    """Whether no node on a path from `start` to `end` needs an element of `start` twice.
-
-    And no movement is on it but of these kinds, and no reduction but of these; None: of any.
-    """
-    seen: set[UOp] = set()
-    stack = [start]
-    while stack:
-        for user in consumers[stack.pop()]:
-            if user in seen:
-                continue
-            seen.add(user)
-            if not _uses_once(user, movement) or (user is not end and user in stored):
-                return False
-            if reductions is not None and user.op is Ops.REDUCE_AXIS and user not in reductions:
-                return False
-            if user is not end:
-                stack.append(user)
-    return True
-
-
-def _uses_once(user: UOp, movement: frozenset[Ops]) -> bool:
-    if user.op is Ops.REDUCE_AXIS:
-        combined = elements([user.src[0].shape[axis] for axis in user.arg[1]])
-        return combined <= LARGEST_OUTER_REDUCTION
-    return user.op in ELEMENTWISE or user.op in movement or user.op in _SAME
 
 
 def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:

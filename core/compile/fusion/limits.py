@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
@@ -35,13 +37,14 @@ _NONE: frozenset[UOp] = frozenset()
 
 
 def beyond_limits(
-    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
+    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp], target: Target
 ) -> set[UOp]:
     """The values that need a buffer beside `stored`, so that each kernel stays within the limits.
 
     `nodes`: all of the graph, sources first.
     """
-    added = _of_large_kernels(nodes, stored, _repetitions(nodes, consumers, stored), consumers)
+    repetitions = _repetitions(nodes, consumers, stored)
+    added = _of_large_kernels(nodes, stored, repetitions, consumers, target)
     return added | _read_through_many_views(nodes, consumers, stored | added)
 
 
@@ -71,6 +74,7 @@ def _of_large_kernels(
     stored: set[UOp],
     repetitions: Mapping[UOp, int],
     consumers: Mapping[UOp, list[UOp]],
+    target: Target,
 ) -> set[UOp]:
     """Values that end a kernel, for computing them takes as much as one kernel may do, or repeats it."""
     ends = set(stored)
@@ -91,6 +95,7 @@ def _of_large_kernels(
                 or length > LONGEST_CHAIN
                 or _is_repeated(node, ends, repetitions.get(node, 0))
                 or _reads_more(node, read, repetitions.get(node, 0), consumers[node])
+                or _takes_longer(node, ends, repetitions.get(node, 0), consumers[node], target)
             ):
                 ends.add(node)
         is_read = node.op is Ops.BUFFER or node in ends
@@ -126,6 +131,17 @@ def _reads_more(node: UOp, read: frozenset[UOp], times: int, consumers: Sequence
     own = elements(node.shape) * max(node.dtype.itemsize, WORD_BYTES)
     again = sum([elements(source.shape) * source.dtype.itemsize for source in read])
     return times * again > (times + 2) * own
+
+
+def _takes_longer(
+    node: UOp, ends: set[UOp], times: int, consumers: Sequence[UOp], target: Target
+) -> bool:
+    """Whether the operations of computing `node` again so many times take longer than to keep it in memory."""
+    lanes = 0 if target.work_items else target.lanes(node.dtype)
+    if not times or lanes == 0 or any([_is_slice(user) for user in consumers]):
+        return False
+    again = times * cycles_of_work(node, ends) * elements(node.shape) / lanes
+    return pays_a_buffer(node, again, times, target)
 
 
 def _is_slice(user: UOp) -> bool:

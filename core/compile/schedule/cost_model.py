@@ -53,6 +53,8 @@ OPERATION_CYCLES: dict[Ops, float] = {
     Ops.FDIV: 16, Ops.SQRT: 19, Ops.EXP2: 10, Ops.LOG2: 20, Ops.SIN: 54, Ops.COS: 53, Ops.POW: 106, Ops.FMOD: 55,
     Ops.FLOORDIV: 96, Ops.MOD: 96,
 }  # fmt: skip
+# Of one that is not in the table: two run in a cycle.
+SHORT_CYCLES = 0.5
 # To store a vector, and to load it again later: one store and one of two loads in a cycle.
 MEMORY_CYCLES = 1.5
 # Operations that take longer than to keep their results in memory.

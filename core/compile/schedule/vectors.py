@@ -21,9 +21,10 @@ from proofgrad.core.compile.nests.loops import (
 )
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
-from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.ir.ops import COMPARE, Ops
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Accumulators held at once by an unrolled reduction; more would spill.
@@ -41,6 +42,8 @@ WORTH_A_REST = 8
 MOST_COSTLY_AT_ONCE = 2
 # Vectors with masks, in a loop of a reduction, take so many times as long as others (measured).
 MASKED_AGAIN = 2
+# Of work of so many cycles an element, lanes that are filled one by one are few of it, and a rest pays as well.
+WORTH_FILLING = 16
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 
@@ -127,7 +130,10 @@ def _candidates(
         # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). Each
         # step of a reduction asks for its mask again.
         again = any([loop in free[n.src[0]] for n in looped])
-        rests = None if gathers or keeps else MASKED_AGAIN if again else 1
+        is_filled = gathers or keeps
+        rests: float | None = MASKED_AGAIN if again or is_filled else 1
+        if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
+            rests = None
         fitting = _fitting_lanes(sizes.of(loop), lanes, rests)
         # Lanes filled one by one cost more than they save.
         if fitting is not None and gathers <= steps.count(1):
@@ -245,6 +251,16 @@ def _at_once(
 
 def _is_of_results(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
     return not any([n.op in BINDERS and loop in n.src[1:] for n in free])
+
+
+def _cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
+    """Cycles of the operations of an iteration, but for those on index terms."""
+    work = [
+        n.op
+        for n, loops in free.items()
+        if loop in loops and n.op in ELEMENTWISE and n.dtype is not dtypes.index
+    ]
+    return sum([OPERATION_CYCLES.get(op, SHORT_CYCLES) for op in work])
 
 
 def _is_costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:

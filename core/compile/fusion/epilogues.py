@@ -1,0 +1,171 @@
+"""What is computed in the loop of a reduction's results, before they are stored: its epilogue.
+
+Owns: where an epilogue ends. Does not own: the rest of the choice of buffers (kernels.py), what it costs to compute a value
+where it is (work.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.running_reductions import is_running
+from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.compile.schedule.contraction import pays_a_kernel
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.uop import UOp
+
+# Movement that uses every element at most once, so that fusing over it computes nothing twice.
+_AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
+# A reduction runs inside another one that combines at most so many of its results, as the sum over
+# a window does; a longer one would leave too few output elements to share out.
+LARGEST_OUTER_REDUCTION = 16
+_SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
+
+
+def end_of_epilogue(
+    reduction: UOp,
+    consumers: dict[UOp, list[UOp]],
+    meets: dict[UOp, UOp | None],
+    stored: set[UOp],
+    target: Target,
+) -> UOp:
+    """The last node that can be computed in the loop of the reduction's results.
+
+    Of a sum of products neither padding is, whose masks would keep the sum from its tiles, nor what
+    takes different parts of it, each with a sum of its own. Nor, of a long one, is a reduction of what is computed from
+    it, as over the windows of a pool: only sums of sums become one sum, which runs in tiles. No long reduction is padded, or,
+    if it runs in no tiles, stored along other axes than it reads.
+    """
+    end, is_tiled = reduction, is_contraction(reduction)
+    if is_running(
+        reduction
+    ):  # it runs along with a loop of the results, which those do not take apart
+        return _end_of_running(reduction, consumers, meets, stored)
+    is_long = pays_a_kernel(elements(reduction.src[0].shape), reduction.dtype, target)
+    fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled or is_long else _AT_MOST_ONCE
+    is_turned = is_long and not (is_tiled and _has_rows_and_columns(reduction))
+    sums = _sums_of(reduction, consumers) if is_tiled and is_long else None
+    while end not in stored:
+        meeting, users = meets[end], consumers[end]
+        if is_tiled and len(users) > 1 and any([user.op in MOVEMENT for user in users]):
+            break
+        if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting, sums):
+            break
+        if is_turned and meeting.op is Ops.PERMUTE and _moves_last(meeting):
+            break
+        end = meeting
+    return end
+
+
+def _moves_last(permute: UOp) -> bool:
+    """Whether another axis is the last one, of more than one element, behind a permutation."""
+    (source,) = permute.src
+    last = [
+        max([a for a, n in enumerate(node.shape) if n != 1], default=0)
+        for node in (source, permute)
+    ]
+    order: tuple[int, ...] = permute.arg
+    return order[last[1]] != last[0]
+
+
+def _has_rows_and_columns(contraction: UOp) -> bool:
+    """Whether each factor is used for results that differ in the other alone: not so where each channel has a weight."""
+    one, other = [
+        _expanded_axes(factor) - set(contraction.arg[1]) for factor in contraction.src[0].src
+    ]
+    return bool(one - other) and bool(other - one)
+
+
+def _expanded_axes(node: UOp) -> set[int]:
+    """Axes along which a value is a copy, as far as its last views say."""
+    if node.op is Ops.EXPAND:
+        (source,) = node.src
+        own = {a for a, (n, before) in enumerate(zip(node.shape, source.shape)) if n != before}
+        return own | _expanded_axes(source)
+    if node.op is Ops.PERMUTE:
+        below = _expanded_axes(node.src[0])
+        return {a for a, before in enumerate(node.arg) if before in below}
+    return set()
+
+
+def _end_of_running(
+    reduction: UOp, consumers: dict[UOp, list[UOp]], meets: dict[UOp, UOp | None], stored: set[UOp]
+) -> UOp:
+    """The same of a running sum: elementwise work joins it, seen through axes in another order, or more of size 1."""
+    end = reduction
+    while end not in stored:
+        meeting = meets[end]
+        if meeting is None or not _joins_running(end, meeting, consumers, stored):
+            break
+        end = meeting
+    return end
+
+
+def _joins_running(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: set[UOp]) -> bool:
+    """Whether all nodes on the paths from `start` to `end` are such work."""
+    seen, stack = set[UOp](), [start]
+    while stack:
+        for user in consumers[stack.pop()]:
+            fits = user.op in ELEMENTWISE or user.op in _SAME or user.op is Ops.PERMUTE
+            if not (fits or _is_same_axes(user)) or (user is not end and user in stored):
+                return False
+            if user is not end and user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return True
+
+
+def _is_same_axes(user: UOp) -> bool:
+    """Whether a node is a reshape that adds axes of size 1, or leaves them out."""
+    if user.op is not Ops.RESHAPE:
+        return False
+    before, after = [[n for n in shape if n != 1] for shape in (user.src[0].shape, user.shape)]
+    return before == after
+
+
+def _sums_of(total: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
+    """The sums of the elements of a sum, seen through movement alone, and their sums."""
+    found, stack = set[UOp](), [total]
+    while stack:
+        for user in consumers[stack.pop()]:
+            is_sum = user.op is Ops.REDUCE_AXIS and user.arg[0] is Ops.ADD
+            if is_sum and user not in found:
+                found.add(user)
+            if is_sum or user.op in MOVEMENT:
+                stack.append(user)
+    return found
+
+
+def _none_twice(
+    start: UOp,
+    end: UOp,
+    consumers: dict[UOp, list[UOp]],
+    stored: set[UOp],
+    movement: frozenset[Ops],
+    reductions: set[UOp] | None,
+) -> bool:
+    """Whether no node on a path from `start` to `end` needs an element of `start` twice.
+
+    And no movement is on it but of these kinds, and no reduction but of these; None: of any.
+    """
+    seen: set[UOp] = set()
+    stack = [start]
+    while stack:
+        for user in consumers[stack.pop()]:
+            if user in seen:
+                continue
+            seen.add(user)
+            if not _uses_once(user, movement) or (user is not end and user in stored):
+                return False
+            if reductions is not None and user.op is Ops.REDUCE_AXIS and user not in reductions:
+                return False
+            if user is not end:
+                stack.append(user)
+    return True
+
+
+def _uses_once(user: UOp, movement: frozenset[Ops]) -> bool:
+    if user.op is Ops.REDUCE_AXIS:
+        combined = elements([user.src[0].shape[axis] for axis in user.arg[1]])
+        return combined <= LARGEST_OUTER_REDUCTION
+    return user.op in ELEMENTWISE or user.op in movement or user.op in _SAME

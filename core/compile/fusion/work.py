@@ -1,0 +1,127 @@
+"""What it takes to compute elements where a kernel has them, and what a kernel of their own would take: in cycles.
+
+Owns: the estimate. Does not own: cycles of an operation (cost_model.py), where kernels are cut (kernels.py, limits.py).
+
+A kernel of elementwise work alone runs over its memory in whole vectors. In the loops of something else it runs in
+vectors of short rows, of which lanes are left empty, or, where vectors run along a reduction, one element at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.running_reductions import is_running
+from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.compile.schedule.contraction import WORTH_A_KERNEL
+from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import elements, is_plain
+from proofgrad.core.ir.uop import UOp, toposort
+
+# An estimate is not exact: a kernel of its own has to save so many times what it takes.
+CLEARLY = 2
+# A reduction of so few values is written out, and vectors run along its results.
+SHORT_REDUCTION = 16
+
+
+def cycles_of_work(end: UOp, stored: Container[UOp], start: UOp | None = None) -> float:
+    """Cycles of a vector of `end` and of all elementwise work below it that has no buffer, down to `start`."""
+    whole, cycles = max(1, elements(end.shape)), 0.0
+    for node in toposort((end,), lambda n: n is end or (n is not start and n not in stored)):
+        if node.op in ELEMENTWISE and (node is end or node not in stored):
+            share = min(1.0, elements(node.shape) / whole)
+            cycles += share * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
+    return cycles
+
+
+def moved_cycles(size: int, itemsize: int, reads: int, target: Target) -> float:
+    """Cycles to store so many elements and load them so many times."""
+    nbytes = size * itemsize
+    if nbytes > target.room_bytes:
+        return (1 + reads) * nbytes / target.core.memory_bytes_a_cycle
+    return (1 + reads / 2) * nbytes / max(1, target.vector_bytes)
+
+
+def vectors_of_rows(shape: Sequence[int], lanes: int) -> int:
+    """So many vectors has each row by itself."""
+    sizes = [size for size in shape if size != 1] or [1]
+    return prod(sizes[:-1]) * -(-sizes[-1] // lanes)
+
+
+def pays_a_buffer(node: UOp, cycles: float, reads: int, target: Target) -> bool:
+    """Whether so many cycles are clearly more than to store `node` by a kernel of its own, and to read it so many times."""
+    moved = moved_cycles(elements(node.shape), node.dtype.itemsize, reads, target)
+    return cycles > CLEARLY * (WORTH_A_KERNEL * target.core.launch_cycles + moved)
+
+
+def apart_from_rows(
+    ends: Mapping[UOp, list[UOp]], nodes: Sequence[UOp], stored: set[UOp], target: Target
+) -> set[UOp]:
+    """What gets a buffer so that costly elementwise work runs in whole vectors.
+
+    Results of a reduction, whose epilogue is then a kernel of its own, and what is padded. `ends`: the end of each epilogue, with the
+    reductions before it.
+    """
+    if target.vector_bytes == 0 or target.work_items:
+        return set()
+    found = set()
+    for end, reductions in ends.items():
+        (reduction, *others) = reductions
+        if others or end is reduction or end not in stored or is_running(reduction):
+            continue
+        if not any([n in stored for n in reductions]) and _is_wasted(
+            reduction, end, stored, target
+        ):
+            found.add(reduction)
+    for node in nodes:
+        if node.op is Ops.PAD and is_plain(node.shape):
+            source = _below_views(node.src[0])
+            if (
+                source.op in ELEMENTWISE
+                and source not in stored
+                and _is_padded(node, source, stored, target)
+            ):
+                found.add(source)
+    return found
+
+
+def _below_views(node: UOp) -> UOp:
+    while node.op is Ops.RESHAPE or node.op is Ops.PERMUTE or node.op is Ops.DETACH:
+        node = node.src[0]
+    return node
+
+
+def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bool:
+    """Whether the epilogue of a reduction runs in so few of the lanes that its results are better stored."""
+    size, lanes = elements(reduction.shape), target.lanes(reduction.dtype)
+    if lanes < 2 or elements(end.shape) != size:
+        return False
+    work = cycles_of_work(end, stored, reduction)
+    is_of_scalars = not is_contraction(reduction) and _is_along_memory(reduction)
+    vectors = size if is_of_scalars else vectors_of_rows(reduction.shape, lanes)
+    return pays_a_buffer(end, work * (vectors - size / lanes), 1, target)
+
+
+def _is_along_memory(reduction: UOp) -> bool:
+    """Whether a long reduction runs along the last axis, and so in vectors whose sum is one element."""
+    shape, axes = reduction.src[0].shape, reduction.arg[1]
+    last = max([axis for axis, size in enumerate(shape) if size != 1], default=0)
+    return last in axes and prod([shape[axis] for axis in axes]) > SHORT_REDUCTION
+
+
+def _is_padded(pad: UOp, source: UOp, stored: set[UOp], target: Target) -> bool:
+    """Whether what is padded is costly, and computed for many lanes that are not in it."""
+    lanes = target.lanes(source.dtype)
+    if lanes < 2:
+        return False
+    reduced = [
+        n
+        for n in toposort((source,), lambda n: n not in stored)
+        if n.op is Ops.REDUCE_AXIS and n not in stored
+    ]
+    if reduced:
+        return False
+    more = vectors_of_rows(pad.shape, lanes) - elements(source.shape) / lanes
+    return pays_a_buffer(source, cycles_of_work(source, stored) * more, 1, target)
