@@ -105,10 +105,17 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
 
 
 def _is_along_memory(reduction: UOp) -> bool:
-    """Whether a long reduction runs along the last axis, and so in vectors whose sum is one element."""
-    shape, axes = reduction.src[0].shape, reduction.arg[1]
-    last = max([axis for axis, size in enumerate(shape) if size != 1], default=0)
-    return last in axes and prod([shape[axis] for axis in axes]) > SHORT_REDUCTION
+    """Whether a long reduction runs along the last axis of what it reads, in vectors whose sum is one element."""
+    (node,), axes = reduction.src[:1], set(reduction.arg[1])
+    if prod([node.shape[axis] for axis in axes]) <= SHORT_REDUCTION:
+        return False
+    order = list(range(len(node.shape)))
+    while node.op in ELEMENTWISE or node.op is Ops.PERMUTE:
+        if node.op is Ops.PERMUTE:
+            order = [order[node.arg.index(axis)] for axis in range(len(order))]
+        node = max(node.src, key=lambda source: elements(source.shape))
+    sizes = [(axis, size) for axis, size in zip(order, node.shape) if size != 1]
+    return len(order) == len(node.shape) and bool(sizes) and sizes[-1][0] in axes
 
 
 def _is_padded(pad: UOp, source: UOp, stored: set[UOp], target: Target) -> bool:

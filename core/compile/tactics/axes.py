@@ -131,17 +131,26 @@ def _shared_within_order(nest: LoopNest, target: Target, numbers: dict[int, int]
 def _innermost(nest: LoopNest, number: int, numbers: dict[int, int]) -> LoopNest:
     """The loop along which memory is contiguous that vectors gather or scatter runs inside.
 
-    So each of its lines is read or written once.
+    So each of its lines is read or written once. Not where a reduction would be computed again for each vector.
     """
     vector = loop_of_number(nest.graph, number)
     positions = [n.src[0].src[1] for n in toposort((nest.graph,)) if n.op in (Ops.LOAD, Ops.STORE)]
     gathered = [index for index in positions if coefficient(index, vector) not in (0, 1)]
     for loop in output_loops(nest.graph)[:-1] if gathered else ():
-        if loop is not vector and all(coefficient(index, loop) == 1 for index in gathered):
+        if loop is vector or not all(coefficient(index, loop) == 1 for index in gathered):
+            continue
+        if not _computes_again(nest.graph, loop):
             made, was = fresh_number(nest.graph), {new: old for old, new in numbers.items()}
             numbers[was.get(loop.arg[0], loop.arg[0])] = made
             return reorder(nest, loop, made)
     return nest
+
+
+def _computes_again(kernel: UOp, loop: UOp) -> bool:
+    """Whether a reduction changes with an output loop, but not with all those that it would run inside of."""
+    outputs, free = output_loops(kernel), loops_below(kernel)
+    after = set(outputs[outputs.index(loop) + 1 :])
+    return any([n.op is Ops.REDUCE and loop in free[n] and not after <= free[n] for n in free])
 
 
 def _vectors(
