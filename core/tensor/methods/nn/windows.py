@@ -24,6 +24,7 @@ from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
 from proofgrad.core.tensor.methods.linalg.products import sum_of_products
 from proofgrad.core.tensor.methods.nn.layers import with_bias
+from proofgrad.core.tensor.methods.nn.pools import with_gradient_of_pool
 from proofgrad.core.tensor.methods.nn.strided import (
     transposed_with_gradient,
     with_gradient_by_phases,
@@ -289,9 +290,10 @@ class Windows(LinearAlgebra):
         """
         pool = _Pool.of(self.shape, kernel_size, stride, dilation, padding, ceil_mode)
         inside = tuple(range(-2 * pool.axes + 1, 0, 2))
-        windows = self._pad_value(pool.padded, dtypes.min(self.dtype))._pooled(pool)
+        around = self._pad_value(pool.padded, dtypes.min(self.dtype))
+        windows = around._pooled(pool)
         if not return_indices:
-            return windows.max(inside)
+            return _with_gradient(windows.max(inside), around, pool, "max")
         largest = windows.max(inside, keepdim=True)
         hits = windows.eq(largest) | windows.isnan()
         sizes = self.shape[self.ndim - pool.axes :]
@@ -345,9 +347,10 @@ class Windows(LinearAlgebra):
         """
         pool = _Pool.of(self.shape, kernel_size, stride, dilation, padding, ceil_mode)
         inside = tuple(range(-2 * pool.axes + 1, 0, 2))
-        x = self._as_float()._pad_zeros(pool.padded)._pooled(pool)
+        around = self._as_float()._pad_zeros(pool.padded)
+        x = around._pooled(pool)
         if count_include_pad and not ceil_mode:
-            return x.mean(inside)
+            return _with_gradient(x.mean(inside), around, pool, "mean")
         counted = self._with(constant_node(1, dtypes.float32, self.shape))
         if count_include_pad:
             counted = counted._pad_value(pool.asked, 1)
@@ -355,7 +358,8 @@ class Windows(LinearAlgebra):
             counted = counted._pad_zeros(ceiling)
         else:
             counted = counted._pad_zeros(pool.padded)
-        return x.sum(inside) / counted._pooled(pool).sum(inside).cast(x.dtype)
+        total = _with_gradient(x.sum(inside), around, pool, "sum")
+        return total / counted._pooled(pool).sum(inside).cast(x.dtype)
 
     def _pooled(self, pool: _Pool) -> Self:
         """Each of the last axes as two: the position of a window, the position inside of it."""
@@ -422,6 +426,12 @@ class Windows(LinearAlgebra):
             take(self, axis, (position + unit - 1) // unit),
         )
         return low + (high - low) * share
+
+
+def _with_gradient(y: Any, x: Any, pool: _Pool, kind: str) -> Any:
+    """`y`, which a pool made of the padded x, with the gradient of windows that begin apart."""
+    is_near = set(pool.holes) == {1}
+    return with_gradient_of_pool(y, x, pool.kernels, pool.steps, kind) if is_near else y
 
 
 def each(value: Sizes, axes: Whole, name: str) -> tuple[int, ...]:
