@@ -3,7 +3,7 @@
 Owns: how lanes move between memory and registers. Does not own: where an index is computed (emit.py), the operations
 (vectors.py). Elements of bools are bytes in memory. A vector in memory is the only member of a packed structure, which may begin
 at any element: that is as standard as vload, which PoCL calls as a function each time. Where the lanes of a mask all hold, which is everywhere but at an end, the
-access is one; else each lane is asked.
+access is one; else its halves are, and so on: at an end the first lanes hold, and few are asked one by one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from proofgrad.backends.opencl.functions import Functions, constant, memory_type
 from proofgrad.backends.opencl.vectors import lane, vector_type
 from proofgrad.core.ir.dtypes import DType
+
+# Masked lanes that are asked one by one where not all hold.
+FEWEST_LANES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +101,40 @@ def _zeros(dtype: DType) -> str:
 
 
 def _masked_load(position: Position, dtype: DType, functions: Functions) -> tuple[str, str]:
+    """A function: one access where all lanes hold, else its halves do; of few lanes each by itself."""
     vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
-    lanes = [f"m.s{k:x} ? p[{k}] : {_zero(dtype)}" for k in range(dtype.lanes)]
     name = f"load_{position.space}_{vector}"
+    if dtype.lanes > FEWEST_LANES:
+        half = functions.define(*_masked_load(position, _half(dtype), functions))
+        rest = f"({vector})({half}(p, m.lo), {half}(p + {dtype.lanes // 2}, m.hi))"
+    else:
+        lanes = [f"m.s{k:x} ? p[{k}] : {_zero(dtype)}" for k in range(dtype.lanes)]
+        rest = f"any(m) ? ({vector})({', '.join(lanes)}) : {_zeros(dtype)}"
     return (
         name,
         f"""{vector} {name}({position.space} const {element} *p, char{dtype.lanes} m) {{
   if (all(m)) return (({position.space} const {_packed(dtype, functions)} *)p)->v;
-  return ({vector})({", ".join(lanes)});
+  return {rest};
 }}""",
     )
 
 
 def _masked_store(position: Position, dtype: DType, functions: Functions) -> tuple[str, str]:
     vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
-    lanes = "".join([f"\n  if (m.s{k:x}) p[{k}] = x.s{k:x};" for k in range(dtype.lanes)])
     name = f"store_{position.space}_{vector}"
+    if dtype.lanes > FEWEST_LANES:
+        half = functions.define(*_masked_store(position, _half(dtype), functions))
+        rest = f"\n  {half}(x.lo, p, m.lo);\n  {half}(x.hi, p + {dtype.lanes // 2}, m.hi);"
+    else:
+        rest = "".join([f"\n  if (m.s{k:x}) p[{k}] = x.s{k:x};" for k in range(dtype.lanes)])
     head = f"void {name}({vector} x, {position.space} {element} *p, char{dtype.lanes} m)"
     return (
         name,
         f"""{head} {{
-  if (all(m)) {{ (({position.space} {_packed(dtype, functions)} *)p)->v = x; return; }}{lanes}
+  if (all(m)) {{ (({position.space} {_packed(dtype, functions)} *)p)->v = x; return; }}{rest}
 }}""",
     )
+
+
+def _half(dtype: DType) -> DType:
+    return dtype.scalar.vec(dtype.lanes // 2)
