@@ -74,7 +74,7 @@ def _summed(
     split = (*outer, *[n for pair in zip(counts, steps) for n in pair])
     behind = [count * step - size for count, step, size in zip(counts, steps, sizes)]
     whole = x._pad_zeros([(0, 0)] * first + [(0, n) for n in behind]).reshape(split)
-    back = None
+    back: Any = None
     for shift in product(*[range(-(-kernel // step)) for kernel, step in zip(kernels, steps)]):
         is_read = _has_tap(x, shift, kernels, steps)
         if largest is not None:

@@ -293,7 +293,8 @@ class Windows(LinearAlgebra):
         around = self._pad_value(pool.padded, dtypes.min(self.dtype))
         windows = around._pooled(pool)
         if not return_indices:
-            return _with_gradient(windows.max(inside), around, pool, "max")
+            largest_of: Self = _with_gradient(windows.max(inside), around, pool, "max")
+            return largest_of
         largest = windows.max(inside, keepdim=True)
         hits = windows.eq(largest) | windows.isnan()
         sizes = self.shape[self.ndim - pool.axes :]
@@ -350,7 +351,8 @@ class Windows(LinearAlgebra):
         around = self._as_float()._pad_zeros(pool.padded)
         x = around._pooled(pool)
         if count_include_pad and not ceil_mode:
-            return _with_gradient(x.mean(inside), around, pool, "mean")
+            mean: Self = _with_gradient(x.mean(inside), around, pool, "mean")
+            return mean
         counted = self._with(constant_node(1, dtypes.float32, self.shape))
         if count_include_pad:
             counted = counted._pad_value(pool.asked, 1)
@@ -358,7 +360,7 @@ class Windows(LinearAlgebra):
             counted = counted._pad_zeros(ceiling)
         else:
             counted = counted._pad_zeros(pool.padded)
-        total = _with_gradient(x.sum(inside), around, pool, "sum")
+        total: Self = _with_gradient(x.sum(inside), around, pool, "sum")
         return total / counted._pooled(pool).sum(inside).cast(x.dtype)
 
     def _pooled(self, pool: _Pool) -> Self:
