@@ -22,16 +22,23 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 # An estimate is not exact: a kernel of its own has to save so many times what it takes.
 CLEARLY = 2
+# Of one element such an operation takes so much of the table's cycles, and while the next row is added up
+# so many cycles of work show no more (Fog, Instruction tables).
+OF_ONE_ELEMENT = {Ops.FDIV: 1 / 4, Ops.SQRT: 1 / 4}
+HIDDEN_CYCLES = 16
 # A reduction of so few values is written out, and vectors run along its results.
 SHORT_REDUCTION = 16
 
 
-def cycles_of_work(end: UOp, stored: Container[UOp], start: UOp | None = None) -> float:
-    """Cycles of a vector of `end` and of all elementwise work below it that has no buffer, down to `start`."""
+def cycles_of_work(
+    end: UOp, stored: Container[UOp], start: UOp | None = None, is_scalar: bool = False
+) -> float:
+    """Cycles of a vector, or of one element, of `end` and of all elementwise work below it that has no buffer, down to `start`."""
     whole, cycles = max(1, elements(end.shape)), 0.0
     for node in toposort((end,), lambda n: n is end or (n is not start and n not in stored)):
         if node.op in ELEMENTWISE and (node is end or node not in stored):
             share = min(1.0, elements(node.shape) / whole)
+            share *= OF_ONE_ELEMENT.get(node.op, 1.0) if is_scalar else 1.0
             cycles += share * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
     return cycles
 
@@ -98,8 +105,10 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
     size, lanes = elements(reduction.shape), target.lanes(reduction.dtype)
     if lanes < 2 or elements(end.shape) != size:
         return False
-    work = cycles_of_work(end, stored, reduction)
     is_of_scalars = not is_contraction(reduction) and _is_along_memory(reduction)
+    work = cycles_of_work(end, stored, reduction, is_of_scalars)
+    if is_of_scalars:
+        work -= HIDDEN_CYCLES
     vectors = size if is_of_scalars else vectors_of_rows(reduction.shape, lanes)
     return pays_a_buffer(end, work * (vectors - size / lanes), 1, target)
 

@@ -1,0 +1,172 @@
+"""Where the epilogue of a reduction ends: costly work runs in whole vectors, and nothing is computed again for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from small_kernels import inner_loops, load, loops, reduce, store
+from tactics import choose_axes
+from tensors import numbers
+
+from proofgrad import Tensor, nn
+from proofgrad.core.compile.fusion import work
+from proofgrad.core.compile.fusion.kernels import nodes_that_need_a_buffer
+from proofgrad.core.compile.machine.machine import Core
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC
+from proofgrad.core.compile.nests.loops import output_loops
+from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+WIDE = Target("wide", vector_bytes=64, vector_registers=32)
+
+
+def given(*shape: int) -> Tensor:
+    return Tensor(np.zeros(shape, np.float32)).realize()
+
+
+def stored(value: Tensor, target: Target = WIDE) -> list[tuple[Ops, int]]:
+    """The op and the number of elements of what gets a buffer, in order of the graph."""
+    root = UOp.sink(value.uop)
+    found = nodes_that_need_a_buffer(root, target)
+    nodes = [n for n in root.toposort() if n in found]
+    return [(n.op, int(np.prod(n.shape))) for n in nodes]
+
+
+def sums(value: Tensor, target: Target = WIDE) -> int:
+    """How many reductions are stored by themselves."""
+    return sum([op is Ops.REDUCE_AXIS for op, _ in stored(value, target)])
+
+
+def convolved(width: int, images: int = 16) -> Tensor:
+    return given(images, 16, width + 2, width + 2).conv2d(given(32, 16, 3, 3))
+
+
+def test_a_costly_epilogue_of_short_rows_is_a_kernel_of_its_own() -> None:
+    assert sums(convolved(9).gelu()) == 1
+    assert sums(convolved(9).relu()) == 0  # as long as to store it, and to load it again
+    assert sums(convolved(32).gelu()) == 0  # no lane is empty
+    assert sums(convolved(9, images=1)[:, :, :2].gelu()) == 0  # too few to launch a kernel for
+
+
+def test_what_follows_the_sums_of_rows_is_not_computed_one_by_one() -> None:
+    x = given(4000, 100)
+    assert sums(x.mean(1).gelu()) == 1
+    assert sums(x.mean(0).gelu()) == 0
+    assert sums(x.T.contiguous().realize().T.mean(1).gelu()) == 0  # vectors run along the results
+    assert sums(x.mean(1) + 1) == 0
+    assert sums(given(40, 100).mean(1).gelu()) == 0
+
+
+def test_without_vectors_or_with_work_items_epilogues_are_as_they_were() -> None:
+    scalar = Target("scalar")
+    items = Target("items", vector_bytes=64, vector_registers=32, work_items=True)
+    assert sums(convolved(9).gelu(), scalar) == sums(convolved(9).gelu(), items) == 0
+
+
+def test_a_costly_value_is_computed_before_it_is_padded() -> None:
+    def sizes(x: Tensor) -> list[int]:
+        return [size for _, size in stored(x)]
+
+    x = given(64, 32, 8, 8)
+    assert sizes(x.silu().pad((1, 1, 1, 1))) == [64 * 32 * 64, 64 * 32 * 100]
+    assert sizes(x.relu().pad((1, 1, 1, 1))) == [64 * 32 * 100]
+    wide = given(8, 32, 64, 62)
+    assert sizes(wide.silu().pad((1, 1, 1, 1))) == [8 * 32 * 66 * 64]
+
+
+def test_a_costly_value_that_two_kernels_read_is_computed_once() -> None:
+    def whole(x: Tensor, value: Tensor) -> int:
+        found = stored((value - value.mean(0)).contiguous())
+        return [size for _, size in found].count(int(np.prod(x.shape)))
+
+    x = given(100, 400)
+    assert whole(x, x.gelu()) == 2  # it, and the difference
+    assert whole(x, x + 1) == 1
+    large = given(3000, 4000)
+    assert whole(large, large.gelu()) == 1  # as long as to write it to memory, and to read it again
+
+
+def test_a_long_reduction_is_neither_padded_nor_turned() -> None:
+    x = given(8, 32, 28, 28)
+    windows = x.avg_pool2d(3, stride=1)
+    assert len(stored(windows.pad((1, 1, 1, 1)))) == 2
+    assert len(stored(windows.permute(0, 2, 3, 1).relu().contiguous())) == 2
+    assert len(stored(windows.permute(1, 0, 2, 3).relu().contiguous())) == 1
+    few = given(1, 2, 7, 7).avg_pool2d(3, stride=1)
+    assert len(stored(few.pad((1, 1, 1, 1)))) == 1
+
+
+def test_cycles_are_those_of_the_table_for_what_has_no_buffer() -> None:
+    x = given(8, 16)
+    y = x.exp2() + 1
+    total = y.uop
+    assert work.cycles_of_work(total, set()) == pytest.approx(10.5)
+    assert work.cycles_of_work((y * x.mean(1, keepdim=True).sqrt()).uop, {total}) < 5
+    assert work.vectors_of_rows((3, 1, 17, 1), 16) == 6
+    assert work.vectors_of_rows((), 16) == 1
+    near, far = [work.moved_cycles(n, 4, 1, WIDE) for n in (1 << 10, 1 << 22)]
+    assert far > 2 * (1 << 12) * near
+    slow = Target("slow", vector_bytes=64, core=Core(memory_bytes_a_cycle=1.0))
+    assert work.moved_cycles(1 << 22, 4, 1, slow) > far
+
+
+PROGRAMS: list[Callable[[Tensor], Tensor]] = [
+    lambda y: y.gelu().mean((2, 3)).gelu(),
+    lambda y: nn.GroupNorm(4, 8)(y).silu().pad((1, 2, 1, 1)),
+    lambda y: nn.GroupNorm(2, 8)(y).pad((0, 1, 2, 0)).relu().max_pool2d(3, stride=2),
+    lambda y: y.permute(0, 2, 3, 1).layernorm().permute(0, 3, 1, 2) - y.mean((2, 3), keepdim=True),
+    lambda y: (
+        (z := y.permute(0, 2, 3, 1).layernorm().permute(0, 3, 1, 2)) - z.mean((2, 3), keepdim=True)
+    ),
+    lambda y: y.cat(y.flip(1), dim=1).softmax(1).avg_pool2d(3, stride=1).pad((1, 1, 1, 1)),
+    lambda y: y[:, :, 1:-1, 2:].silu().permute(0, 2, 3, 1),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
+@pytest.mark.parametrize("width", [7, 10])
+def test_values_and_gradients_are_those_of_the_graph_cut_at_the_convolution(
+    program: Callable[[Tensor], Tensor], width: int
+) -> None:
+    a, b = numbers(3, 4, width + 2, width + 1), numbers(8, 4, 3, 3)
+    found = []
+    for cut in (False, True):
+        x, w = Tensor(a, requires_grad=True), Tensor(b, requires_grad=True)
+        y = x.conv2d(w)
+        z = program(y.contiguous() if cut else y)
+        found.append([z, *(z * z).sum().gradient(x, w)])
+    for whole, parts in zip(*found):
+        np.testing.assert_allclose(whole.numpy(), parts.numpy(), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("has_sum", [False, True])
+def test_a_loop_that_a_sum_changes_with_does_not_go_inside_of_one_that_it_does_not(
+    has_sum: bool,
+) -> None:
+    """Vectors along r1 gather from memory that lies along r0; the sum of a row would be taken for each of them."""
+    (r0, r1), (r2,) = loops(24, 40), inner_loops(40)
+    read = load(1, r0 + r1 * 24, dtype=dtypes.float32)
+    if has_sum:
+        read = read + reduce(Ops.ADD, load(1, r0 + r2 * 24, dtype=dtypes.float32), r2)
+    found = choose_axes(UOp.sink(store(r1 + r0 * 40, read)), WIDE)
+    order = [loop.arg[0] for loop in output_loops(found)]
+    assert (order[0] == r0.arg[0]) == has_sum
+
+
+def test_work_that_is_costly_fills_vectors_of_short_rows() -> None:
+    """Rows of 10 that read every fifth element: one vector with a rest where much is computed of each."""
+    (r0, r1), chosen = loops(640, 10), []
+    read = load(1, r1 * 5 + r0 * 50, dtype=dtypes.float32)
+    costly = read
+    for op in (Ops.EXP2, Ops.SIN, Ops.EXP2):
+        costly = UOp(op, dtypes.float32, (costly,))
+    for value in (read + read, costly):
+        kernel = UOp.sink(store(r1 + r0 * 10, value))
+        chosen.append(choose_schedule(kernel, WIDE, AUTOMATIC).vectors)
+    assert chosen[0] == ()
+    assert [v.lanes for v in chosen[1] or ()] == [16]
