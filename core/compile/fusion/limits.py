@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
@@ -167,7 +167,20 @@ def _read_through_many_views(
                     found.add(numbers.setdefault((user, view), len(numbers) + 1))
             else:
                 found |= views[user]
-        if len(found) > MOST_VIEWS and node.op in ELEMENTWISE and node not in stored:
+        is_computed = node.op in ELEMENTWISE and not _asks_a_counter(node)
+        if len(found) > MOST_VIEWS and is_computed and node not in stored:
             added.add(node)
         views[node] = {0} if node in stored or node in added or not found else found
     return added
+
+
+def _asks_a_counter(node: UOp) -> bool:
+    """Whether a value compares a counter with a constant, which costs less than to read what was found once."""
+    leaves = {_below_movement(source) for source in node.src}
+    return node.op in COMPARE and {leaf.op for leaf in leaves} <= {Ops.IOTA, Ops.CONST}
+
+
+def _below_movement(node: UOp) -> UOp:
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node

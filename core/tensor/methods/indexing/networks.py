@@ -17,7 +17,9 @@ Fewer lines than lanes are cut into columns, which are lines until each of them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -29,12 +31,16 @@ from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
 # Of a kernel, at most: 16 elements fit the registers of any vector machine.
 LAYERS = 4
+# Levels of the first kernel: each of its layers doubles the views that it reads an element through, until they are written out.
+TOGETHER = 3
 # Levels before the last to which a length is rounded up at once, by less than a 16th of it.
 ROUNDED = 5
 # Side by side: as many as one vector has lanes, or two.
 LEAST_LINES = 16
 # To rank so few elements takes less time than Python needs to make the graph of a network.
-RANKED_COMPARISONS = 1 << 22
+RANKED_COMPARISONS = 1 << 17
+# What is read and written at once, in one piece if it begins at a multiple: a line of the cache, or the widest vector.
+LINE_BYTES = 64
 _T = TypeVar("_T", bound=Reduction)
 
 
@@ -46,12 +52,13 @@ def sort_lines(x: _T) -> _T:
     while is_plain((rows,)) and apart < levels and rows << apart < LEAST_LINES:
         apart += 1
     length = 1 << levels - apart if apart else size + -size % (1 << max(0, levels - ROUNDED))
-    columns = _rounded(x, length).reshape((-1, length)).permute((1, 0)).contiguous()
-    lines = columns.shape[1]
-    sorted_ = columns.reshape((1, length, lines))
+    columns = _rounded(x, length).reshape((-1, length))
+    count = columns.shape[0]
+    sorted_ = _side_by_side(columns).reshape((1, length, -1))
     for level in _levels(0, levels - apart):
         sorted_ = _sorted_by(sorted_, level)
-    back = sorted_._cut(1, 0, size if not apart else length).reshape((-1, lines)).permute((1, 0))
+    back = sorted_._cut(1, 0, size if not apart else length)._cut(2, 0, count)
+    back = back.reshape((-1, count)).permute((1, 0))
     if not apart:
         return back
     whole = back.contiguous().reshape((rows, -1, 1))
@@ -79,15 +86,22 @@ def least_of_lines(x: _T, count: int) -> _T:
         return least_of_lines(least_of_lines(parts, width).reshape((rows, -1)), count)
     if size <= 2 * width:
         return sort_lines(x)._cut(1, 0, count)
-    lines = _rounded(x, width).permute((1, 0)).contiguous()
-    blocks = lines.reshape((1, -1, rows))
+    lines = _side_by_side(_rounded(x, width))
+    blocks = lines.reshape((1, *lines.shape))
     for level in _levels(0, step):
         blocks = _sorted_by(blocks, level)
     while blocks.shape[1] > width:
-        pairs = _rounded(blocks, 2 * width).reshape((-1, 2, width, rows))
+        pairs = _rounded(blocks, 2 * width).reshape((-1, 2, width, lines.shape[1]))
         least = pairs._cut(1, 0, 1).minimum(pairs._cut(1, 1, 2).flip(2))
-        blocks = _merged(least.reshape((1, -1, rows)), step, False)
-    return blocks.reshape((width, rows))._cut(0, 0, count).permute((1, 0))
+        blocks = _merged(least.reshape((1, -1, lines.shape[1])), step, False)
+    return blocks.reshape(blocks.shape[1:])._cut(0, 0, count)._cut(1, 0, rows).permute((1, 0))
+
+
+def _side_by_side(x: _T) -> _T:
+    """The rows of a matrix as columns; more of them, where that many vectors are not full, so that each begins where a vector may."""
+    rows, size = x.shape
+    rest = -rows % (LINE_BYTES // x.dtype.itemsize) if is_plain((rows,)) else 0
+    return x._pad_zeros([(0, rest), (0, 0)]).permute((1, 0)).contiguous()
 
 
 def _ranked(x: _T, count: int) -> _T:
@@ -105,14 +119,14 @@ def _rounded(x: _T, multiple: int) -> _T:
     """Axis 1 with the largest number behind it, up to a multiple of so many."""
     rest = -x.shape[1] % multiple
     around = [(0, rest if k == 1 else 0) for k in range(x.ndim)]
-    return x._pad_value(around, dtypes.max(x.dtype)).contiguous() if rest else x
+    return x._pad_value(around, dtypes.max(x.dtype)) if rest else x
 
 
 def _levels(first: int, end: int) -> list[range]:
-    """The levels above `first` up to `end`, each a range; the first few, in blocks of 16, together."""
+    """The levels above `first` up to `end`, each a range; the first few, in blocks of 8, together."""
     if first:
         return [range(level, level + 1) for level in range(first + 1, end + 1)]
-    together = min(LAYERS, end)
+    together = min(TOGETHER, end)
     return [range(1, together + 1)] * bool(together) + _levels(together, end) if end else []
 
 
@@ -120,10 +134,10 @@ def _sorted_by(x: _T, levels: range) -> _T:
     """The middle axis, whose blocks the levels before have sorted, behind these levels."""
     high = levels[-1]
     x = _rounded(x, 1 << high)
-    if len(levels) > 1:
-        layers = [pair for level in levels for pair in _layers(high, level, level, True)]
-        return _kernel(x, 1 << high, 1, layers, False)
-    return _merged(x, high, True)
+    if len(levels) == 1:
+        return _merged(x, high, True)
+    layers = [layer for level in levels for layer in _layers(level, level, True)]
+    return _kernel(x, high, 1, layers)
 
 
 def _merged(x: _T, level: int, mirrored: bool) -> _T:
@@ -131,66 +145,50 @@ def _merged(x: _T, level: int, mirrored: bool) -> _T:
     high, kernels = level, -(-level // LAYERS)
     for kernel in range(kernels):
         count = -(-high // (kernels - kernel))
-        is_mirrored = mirrored and high == level
-        layers = _layers(count, count, count, is_mirrored)
-        x = _kernel(x, 1 << count, 1 << high - count, layers, is_mirrored)
+        layers = _layers(count, count, mirrored and high == level)
+        x = _kernel(x, count, 1 << high - count, layers)
         high -= count
     return x
 
 
-def _layers(width: int, level: int, count: int, mirrored: bool) -> list[tuple[int, int]]:
-    """The comparators among 2**width elements of the first layers of a level, in the order in which they are taken."""
-    found = []
-    for step in range(level, level - count, -1):
-        other = (1 << step) - 1 if mirrored and step == level else 1 << step - 1
-        found += [(k, k ^ other) for k in range(1 << width) if k < k ^ other]
-    return found
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Elements whose numbers differ in a digit are compared: those that differ in it alone, or in all digits below too."""
+
+    digit: int  # of two values; 0 is the last
+    mirrored: bool
 
 
-def _kernel(
-    x: _T, width: int, apart: int, comparators: Iterable[tuple[int, int]], mirrored: bool
-) -> _T:
-    """Every `width` elements that lie so far apart behind the comparators; mirrored: those of the second half, in the other order."""
+def _layers(level: int, count: int, mirrored: bool) -> list[_Layer]:
+    """The first layers of a level, in the order in which they are taken."""
+    digits = range(level - 1, level - count - 1, -1)
+    return [_Layer(digit, mirrored and digit == level - 1) for digit in digits]
+
+
+def _kernel(x: _T, digits: int, apart: int, layers: Iterable[_Layer]) -> _T:
+    """Every 2**digits elements that lie so far apart behind the layers.
+
+    Each digit of an element's number is an axis, so that the other one of a pair is itself with axes the other way round.
+    """
     outer, size, lanes = x.shape
-    view = (outer * size // (width * apart), width, apart, lanes)
-    parts = _turned(_parts(x.reshape(view)._uop), mirrored and apart > 1)
-    for first, second in comparators:
-        pair = (parts[first], parts[second])
-        parts[first], parts[second] = [UOp(op, x.dtype, pair) for op in (Ops.MIN, Ops.MAX)]
-    parts = _turned(parts, mirrored and apart > 1)
-    return x._with(_joined(parts, view)).contiguous().reshape(x.shape)
+    view = (outer * size // (apart << digits), *[2] * digits, apart, lanes)
+    first = [_is_first(axis, view) for axis in range(digits, 0, -1)]
+    node = reshape_node(x._uop, view)
+    for layer in layers:
+        turned = {digits - layer.digit}
+        if layer.mirrored:
+            turned.update(range(digits - layer.digit, digits + 2))
+        flips = tuple([axis in turned for axis in range(len(view))])
+        pair = (node, UOp(Ops.FLIP, x.dtype, (node,), flips))
+        ends = [UOp(op, x.dtype, pair) for op in (Ops.MIN, Ops.MAX)]
+        node = UOp(Ops.WHERE, x.dtype, (first[layer.digit], *ends))
+    return x._with(node).contiguous().reshape(x.shape)
 
 
-def _parts(node: UOp) -> list[UOp]:
-    """The elements of axis 1, which stays as an axis of 1."""
-    cuts = [(0, size) for size in node.shape]
-    return [
-        UOp(Ops.SHRINK, node.dtype, (node,), (cuts[0], (k, k + 1), *cuts[2:]))
-        for k in range(node.shape[1])
-    ]
-
-
-def _turned(parts: list[UOp], mirrored: bool) -> list[UOp]:
-    """The second half of the parts with axis 2 the other way round."""
-    if not mirrored:
-        return parts
-    half = len(parts) // 2
-    flips = (False, False, True, False)
-    return parts[:half] + [UOp(Ops.FLIP, part.dtype, (part,), flips) for part in parts[half:]]
-
-
-def _joined(parts: Sequence[UOp], shape: tuple[int, ...]) -> UOp:
-    """The parts side by side along axis 1: nothing but the counter of that axis chooses, so that it can be written out."""
-    line = reshape_node(UOp(Ops.IOTA, dtypes.int32, (), shape[1]), (1, shape[1], 1, 1))
-    wide = [broadcast_node(part, shape) for part in parts]
-
-    def chosen(first: int, end: int) -> UOp:
-        if end - first == 1:
-            return wide[first]
-        middle = (first + end) // 2
-        limit = broadcast_node(UOp.const(dtypes.int32, middle), line.shape)
-        is_before = broadcast_node(UOp(Ops.CMPLT, dtypes.bool, (line, limit)), shape)
-        sources = (is_before, chosen(first, middle), chosen(middle, end))
-        return UOp(Ops.WHERE, wide[first].dtype, sources)
-
-    return chosen(0, len(parts))
+@lru_cache(maxsize=1024)
+def _is_first(axis: int, shape: tuple[int, ...]) -> UOp:
+    """Whether the number along an axis of two is 0."""
+    one = broadcast_node(UOp.const(dtypes.int32, 1), (2,))
+    is_first = UOp(Ops.CMPLT, dtypes.bool, (UOp(Ops.IOTA, dtypes.int32, (), 2), one))
+    line = [2 if k == axis else 1 for k in range(len(shape))]
+    return broadcast_node(reshape_node(is_first, tuple(line)), shape)

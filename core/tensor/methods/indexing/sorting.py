@@ -1,7 +1,7 @@
 """Order: sort, argsort, topk.
 
 Owns: what comes first. Equal elements keep their order, in both directions; NaN counts as the largest,
--0.0 as equal to 0.0. Does not own: the comparators (networks.py).
+-0.0 as equal to 0.0. Sorted values of many elements have -0.0 before 0.0. Does not own: the comparators (networks.py).
 
 An element becomes an integer, its key, and key and position one number, the pair: so each of them differs from all others, and to sort
 them is stable. Keys of 64 bits are sorted by their lower half, and then by the upper. Few elements are ranked: the rank of one is
@@ -10,18 +10,22 @@ the number of those before it, and the element of rank k goes to position k; n *
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Self
+from typing import Self, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, at_least, is_plain, show
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis, takes_dim
+from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.indexing.networks import (
     RANKED_COMPARISONS,
     least_of_lines,
     sort_lines,
 )
-from proofgrad.core.tensor.methods.indexing.take import take_along
+from proofgrad.core.tensor.methods.indexing.take import is_position, take_along
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime.device import Device
 
@@ -30,6 +34,7 @@ SEARCHED_UP_TO, SEARCHED_OF = 64, 8
 GROUP = 16  # elements that are looked at one by one if the first of them is among the first
 SELECTED_OF = 4  # so many times as many groups as are looked at one by one
 RANKED_UP_TO = 8192  # elements of a row, where a machine has no integers of 64 bits
+_T = TypeVar("_T", bound=Reduction)
 
 
 class Sorting(Reduction):
@@ -41,13 +46,18 @@ class Sorting(Reduction):
     def sort(self, dim: Whole = -1, descending: Flag = False) -> tuple[Self, Self]:
         """The sorted elements, and where each one was.
 
+        Of many elements the values are sorted by themselves, -0.0 before 0.0.
+
         Example:
             values, positions = Tensor([3, 1, 2]).sort()  # [1, 2, 3] and [1, 2, 0]
         """
         positions = self.argsort(dim, descending)
         if not self.ndim:
             return self._value(), positions
-        return take_along(self, resolve_axis(dim, self.ndim), positions), positions
+        axis = resolve_axis(dim, self.ndim)
+        if self.dtype.is_bool or self.dtype.is_code or self._is_ranked(self.shape[axis]):
+            return take_along(self, axis, positions), positions
+        return self._values_by_network(axis, descending), positions
 
     @takes_dim
     def argsort(self, dim: Whole = -1, descending: Flag = False) -> Self:
@@ -59,6 +69,21 @@ class Sorting(Reduction):
         ranked = keys._is_ranked(keys.shape[-1])
         positions = keys._positions_by_rank() if ranked else keys._positions_by_network()
         return positions._axis_from_last(axis)
+
+    def _values_by_network(self, axis: int, descending: bool) -> Self:
+        """The elements of an axis in order, without where they were: half as much goes through the comparators."""
+        line = self.detach()._axis_last(axis)
+        keys = line._total_keys()
+        rows = (~keys if descending else keys).reshape((-1, line.shape[-1]))
+        found = sort_lines(rows).reshape(line.shape)
+        found = ~found if descending else found
+        if self.dtype.is_float:
+            found = _mirrored(found).bitcast(self.dtype)
+        values = found._axis_from_last(axis).contiguous()
+        # mypy takes the __hash__ of Tensors for that of their class.
+        mark = _to_where_they_were(type(self), self.device, axis, bool(descending))  # type: ignore[arg-type]
+        sources = (values._uop, self._uop)
+        return self._with(UOp(Ops.DETACH, self.dtype, sources, mark))
 
     def _is_ranked(self, size: Whole) -> bool:
         """Whether ranks along an axis of this size are all that can be had, or the faster way."""
@@ -154,12 +179,14 @@ class Sorting(Reduction):
             return self.cast(dtypes.int8)
         if self.dtype.is_code:
             return self._computed()._order_keys()
+        return (self + 0.0 if self.dtype.is_float else self)._total_keys()  # -0.0 + 0.0 is 0.0
+
+    def _total_keys(self) -> Self:
+        """Integers in the order of the elements, -0.0 before 0.0; each is the key of one number, or of NaN."""
         if not self.dtype.is_float:
             return self
         dtype = getattr(dtypes, f"int{self.dtype.bits}")
-        bits = (self + 0.0).bitcast(dtype)  # -0.0 + 0.0 is 0.0
-        keys = bits ^ (bits >> (self.dtype.bits - 1) & dtypes.max(dtype))
-        return self.isnan().where(dtypes.max(dtype), keys)
+        return self.isnan().where(dtypes.max(dtype), _mirrored(self.bitcast(dtype)))
 
     def _positions_by_rank(self) -> Self:
         """argsort of the last axis of integers: count who is before, then find each rank."""
@@ -200,3 +227,24 @@ class Sorting(Reduction):
         """The positions of pairs whose keys are of that type."""
         room = self.dtype.bits - keys.bits
         return (self & (1 << room) - 1).cast(dtypes.int32).contiguous()
+
+
+def _mirrored(bits: _T) -> _T:
+    """The bits of floats as integers in their order, and back: below 0 the larger ones come first."""
+    found: _T = bits ^ (bits >> (bits.dtype.bits - 1) & dtypes.max(bits.dtype))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _to_where_they_were(
+    kind: type[Sorting], device: str, axis: int, descending: bool
+) -> CustomGradient:
+    """The gradient of sorted values: each part goes to where the element was. One for equal calls, so that equal graphs are one."""
+
+    def backward(gradient: Sorting, x: Sorting) -> Sorting:
+        positions = x.argsort(axis, descending)._axis_last(axis).unsqueeze(-1)
+        came = is_position(positions, -1, x.shape[axis])
+        parts = came.where(gradient._axis_last(axis).unsqueeze(-1), 0)
+        return parts.sum(-2, dtype=gradient.dtype)._axis_from_last(axis)
+
+    return CustomGradient(backward, "sorted values", kind, device)
