@@ -163,17 +163,26 @@ def kernels_of(x: Tensor) -> list[str]:
 
 @pytest.mark.heuristics
 def test_kernel_of_a_network_compares_each_pair_once_and_in_lanes() -> None:
-    """Ten layers of 8 comparators; what is written out asks no counter which of them an element is."""
+    """Six layers of 4 comparators, four of 8; what is written out asks no counter which of them an element is."""
     keys = Tensor(np.zeros((16, 64), np.int32)).realize()
-    (text,) = kernels_of(networks._sorted_by(keys.reshape(1, 16, 64), range(1, 5)))
-    assert len(re.findall(r"= .*smin", text)) == len(re.findall(r"= .*smax", text)) == 80
-    assert "select" not in text and "load i32" not in text
+    for levels, comparators in ((range(1, 4), 24), (range(4, 5), 32)):
+        (text,) = kernels_of(networks._sorted_by(keys.reshape(1, 16, 64), levels))
+        found = [len(re.findall(rf"= .*{name}", text)) for name in ("smin", "smax")]
+        assert found == [comparators, comparators]
+        assert "select" not in text and "load i32" not in text
 
 
 @pytest.mark.heuristics
 def test_sum_of_rows_that_no_vectors_divide_takes_several_at_once() -> None:
     (text,) = kernels_of(Tensor(np.ones((40, 301), np.float32)).realize().sum(1))
     assert len(re.findall(r"load\d+ = \w+ <\d+ x float>", text)) >= 4
+
+
+@pytest.mark.heuristics
+def test_sum_over_rows_takes_as_many_vectors_at_once_as_divide_a_row() -> None:
+    """15 vectors of any machine, which neither 8 nor 4 divide."""
+    (text,) = kernels_of(Tensor(np.ones((70, 45 * 16), np.float32)).realize().sum(0))
+    assert len(re.findall(r"fadd[^\n]*<\d+ x float>", text)) >= 3 and "masked" not in text
 
 
 @pytest.mark.heuristics
@@ -254,10 +263,74 @@ def test_topk_of_many_is_the_start_of_argsort(name: str, largest: bool, machine:
         np.testing.assert_array_equal(values.numpy(), np.take_along_axis(given, expected, axis))
 
 
-def test_gradient_of_sort_goes_back_to_where_the_elements_were() -> None:
-    x = Tensor([3.0, 1.0, 2.0], requires_grad=True)
-    (x.sort()[0] * Tensor([1.0, 10.0, 100.0])).sum().backward()
-    assert x.grad is not None and x.grad.tolist() == [100, 1, 10]
+def test_gradient_of_sort_goes_back_to_where_the_elements_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for ranked in (sorting.RANKED_COMPARISONS, 0):
+        monkeypatch.setattr(sorting, "RANKED_COMPARISONS", ranked)
+        for descending, expected in ((False, [100, 1, 10]), (True, [1, 100, 10])):
+            x = Tensor([[3.0, 1.0, 2.0]] * 2, requires_grad=True)
+            values = x.sort(descending=descending)[0]
+            (values * Tensor([1.0, 10.0, 100.0])).sum().backward()
+            assert x.grad is not None and x.grad.tolist() == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("float32", (40, 33)),
+        ("float16", (17, 5)),
+        ("float64", (1, 20)),
+        ("int8", (3, 19)),
+        ("uint16", (17, 9)),
+    ],
+)
+def test_values_are_sorted_by_themselves_as_by_their_positions(
+    name: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of floats -0.0 comes before 0.0, and NaN last."""
+    monkeypatch.setattr(sorting, "RANKED_COMPARISONS", 0)
+    dtype, generator = np.dtype(name), np.random.default_rng(3)
+    if dtype.kind == "f":
+        odd = [-0.0, 0.0, np.inf, -np.inf, np.nan, 2.5, -2.5, np.finfo(dtype).tiny]
+        x = generator.choice(np.array(odd, dtype), shape)
+    else:
+        limits = np.iinfo(dtype)
+        x = generator.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+        x[0, ::2] = limits.max
+    for axis, given in ((1, x), (0, np.ascontiguousarray(x.T))):
+        found = Tensor(given).sort(axis)[0].numpy()
+        np.testing.assert_array_equal(found, np.sort(given, axis))
+        down = Tensor(given).sort(axis, descending=True)[0].numpy()
+        np.testing.assert_array_equal(down, np.flip(found, axis))
+    if dtype.kind == "f":
+        zeros = np.array([[0.0, -0.0, 1.0, -0.0]], dtype)
+        sorted_ = Tensor(zeros).sort()[0].numpy()
+        assert np.signbit(sorted_).tolist() == [[True, True, False, False]]
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize(("shape", "axis"), [((5, 40), 1), ((700, 3), 0), ((2, 3, 50), 1)])
+def test_gradient_of_a_running_extreme_goes_to_where_it_is_found(
+    name: str, shape: tuple[int, ...], axis: int
+) -> None:
+    generator = np.random.default_rng(0)
+    data = generator.integers(-9, 9, shape).astype(np.float32)  # equal ones: the first counts
+    weights = generator.integers(-9, 9, shape).astype(np.float32)
+    x = Tensor(data, requires_grad=True)
+    values, positions = getattr(x, name)(axis)
+    (values * Tensor(weights)).sum().backward()
+    expected = np.zeros(shape, np.float32)
+    index = list(np.indices(shape))
+    index[axis] = positions.numpy()
+    np.add.at(expected, tuple(index), weights)
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+@pytest.mark.heuristics
+def test_running_extreme_of_floats_is_one_kernel() -> None:
+    (_,) = kernels_of(Tensor.rand(20, 1000).realize().cummax(1)[0])
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"])

@@ -23,6 +23,8 @@ from proofgrad.core.ir.uop import UOp, toposort
 # A loop of so few iterations is written out with its reduction, as those of windows are.
 LEAST_STEPS = 5
 LEAST_LANES = 4
+# The larger of two floats asks for NaN, one instruction behind the other: so many times as long as an addition.
+STEPS_OF_AN_EXTREME = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ def _copies(kernel: UOp, along: Along, target: Target, override: Schedule) -> Co
     if target.work_items:
         return NO_COPIES
     count = target.core.multiply_add_cycles
+    if any([p.reduction.arg in (Ops.MAX, Ops.MIN) for p in along.prefixes]):
+        count = max(count, min(STEPS_OF_AN_EXTREME * count, target.vector_registers // 2))
     around = [x for x in loops_around(kernel, along) if size_of(x) > 1]
     if override.copies is not None:
         count = override.copies.count

@@ -4,12 +4,13 @@ Owns: the work. Element i of a row is a reduction over the first i + 1 elements 
 an element (core/compile/steps/carry.py). A long row is cut into blocks: what the blocks before come to is scanned in turn, and put
 in front of each. So rounding errors do not grow with the length, and threads share a single row.
 
-The gradient of a running sum is one from the end. That of a running product or extreme takes a block's length for each element,
-and so their blocks are short.
+The gradient of a running sum is one from the end, that of a running extreme goes to where it was found. That of a running product
+takes a block's length for each element, and so its blocks are short.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ from typing import Any, TypeVar
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import at_least, is_plain
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar, normal_size, resolve_axis
+from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.movement.joining import Movement
 
-BLOCK = 32
+BLOCK = 64
 # A running sum adds at most so many elements one after the other, as a sum does; of few rows it makes FEW_ROWS blocks, no shorter
 # than LEAST_SUM.
 LONGEST_SUM, LEAST_SUM, FEW_ROWS = 1 << 14, 1 << 10, 16
@@ -35,12 +38,12 @@ class Combination:
     of_two: Callable[[Any, Any], Any]
     of_axis: Callable[[Any, int], Any]
     identity: Scalar
-    is_sum: bool = False
+    is_long: bool = False  # also of floats: what its gradient takes does not grow with the block
 
     def block(self, x: Any, axis: int) -> int:
         """How many elements of an axis are combined one after the other."""
         size, rows = x.shape[axis], [n for a, n in enumerate(x.shape) if a != axis]
-        is_long = is_plain(x.shape) and (self.is_sum or not x.is_floating_point())
+        is_long = is_plain(x.shape) and (self.is_long or not x.is_floating_point())
         longest = LONGEST_SUM if is_long else BLOCK
         if is_long and math.prod(rows) < FEW_ROWS:
             longest = max(LEAST_SUM, min(longest, -(-size * math.prod(rows) // FEW_ROWS)))
@@ -54,7 +57,7 @@ def _dividing(size: int, longest: int) -> int:
     return longest if count is None else size // count
 
 
-SUM = Combination(lambda a, b: a + b, lambda x, k: x._reduce(Ops.ADD, k, False), 0, is_sum=True)
+SUM = Combination(lambda a, b: a + b, lambda x, k: x._reduce(Ops.ADD, k, False), 0, is_long=True)
 PRODUCT = Combination(lambda a, b: a * b, lambda x, k: x._reduce(Ops.MUL, k, False), 1)
 LOG_SUM_EXP = Combination(lambda a, b: a.logaddexp(b), lambda x, k: x.logsumexp(k), -math.inf)
 
@@ -64,9 +67,32 @@ def running_extreme(x: _T, axis: int, op: Ops) -> tuple[_T, _T]:
     if x.dtype.is_bool:
         values, positions = running_extreme(x.cast(dtypes.uint8), axis, op)
         return values.bool(), positions
+    values = _extremes(x.detach(), axis, op)._value()
+    positions = _positions_of_records(x, axis, values)
+    if x.ndim and x.is_floating_point():
+        # mypy takes the __hash__ of Tensors for that of their class.
+        mark = _to_the_extreme(type(x), x.device, resolve_axis(axis, x.ndim), op)  # type: ignore[arg-type]
+        values = x._with(UOp(Ops.DETACH, x.dtype, (values._uop, x._uop), mark))
+    return values, positions
+
+
+def _extremes(x: _T, axis: int, op: Ops) -> _T:
     limit = dtypes.min(x.dtype) if op is Ops.MAX else dtypes.max(x.dtype)
-    values = scan(x, axis, _extreme(op, limit))._value()
-    return values, _positions_of_records(x, axis, values)
+    return scan(x, axis, _extreme(op, limit))
+
+
+@functools.lru_cache(maxsize=64)
+def _to_the_extreme(kind: type[Movement], device: str, axis: int, op: Ops) -> CustomGradient:
+    """The gradient of running extremes: each part goes to where the extreme is first found. One for equal calls, so that equal graphs are one."""
+
+    def backward(gradient: Any, x: Any) -> Any:
+        positions = _positions_of_records(x, axis, _extremes(x.detach(), axis, op))
+        last = positions._axis_last(axis).unsqueeze(-1)
+        is_there = last.eq(x._iota(x.shape[axis]))
+        parts = is_there.where(gradient._axis_last(axis).unsqueeze(-1), 0)
+        return parts._reduce(Ops.ADD, parts.ndim - 2, False)._axis_from_last(axis)
+
+    return CustomGradient(backward, "running extremes", kind, device)
 
 
 def _positions_of_records(x: _T, axis: int, values: _T) -> _T:
@@ -126,4 +152,4 @@ def _extreme(op: Ops, limit: Scalar) -> Combination:
     def of_two(a: Any, b: Any) -> Any:
         return a.maximum(b) if op is Ops.MAX else a.minimum(b)
 
-    return Combination(of_two, lambda x, k: x._reduce(op, k, False), limit)
+    return Combination(of_two, lambda x, k: x._reduce(op, k, False), limit, is_long=True)
