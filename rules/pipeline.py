@@ -18,6 +18,7 @@ from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, RuleSet
 from proofgrad.core.compile.tactics.axes import choose_axes, share_out_work_items
 from proofgrad.core.compile.tactics.block_reductions import sum_in_blocks
 from proofgrad.core.compile.tactics.coalesce import merge_loops
+from proofgrad.core.compile.tactics.columns import rows_inside
 from proofgrad.core.compile.tactics.local_buffers import use_local_buffers
 from proofgrad.core.compile.tactics.nested_sums import join_nested_sums
 from proofgrad.core.compile.tactics.pack_operands import stage_operands
@@ -65,6 +66,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("lower scatters", Form.KERNEL, Tactic(lower_scatters), optional=True),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
     Stage("local buffers", Form.KERNEL, Tactic(use_local_buffers), optional=True),
+    Stage("rows inside", Form.KERNEL, Tactic(rows_inside), optional=True),
     Stage("pad conflicting rows", Form.KERNEL, Tactic(pad_conflicting_rows), optional=True),
     Stage("simplify padded", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("pair products", Form.KERNEL, Tactic(pair_products), optional=True),

@@ -71,8 +71,36 @@ def calls(value: Tensor, target: Target) -> int:
 
 
 def test_rows_that_are_not_outer_keep_their_buffer() -> None:
-    x = Tensor(np.ones((64, 32), np.float32)).realize()
+    x = Tensor(np.ones((64, 8), np.float32)).realize()
     assert calls(x - x.sum(0), CPU) == 2  # each column's sum would be taken once for each row
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("shape", [(37, 18), (5, 200), (64, 33), (1, 16), (300, 47)])
+def test_work_on_columns_is_one_kernel_and_right(name: str, shape: tuple[int, ...]) -> None:
+    """Columns side by side are lanes, whatever their number; also behind another axis."""
+    _, reference = ROWS[name]
+    along = {
+        "softmax": lambda x, axis: x.softmax(axis),
+        "log_softmax": lambda x, axis: x.log_softmax(axis),
+        "layernorm": lambda x, axis: x.layernorm(axis),
+        "distance from the largest": lambda x, axis: x.max(axis, keepdim=True) - x,
+    }[name]
+    data = np.random.default_rng(0).standard_normal((3, *shape)).astype(np.float32)
+    expected = np.moveaxis(reference(np.moveaxis(data, 1, -1).astype(np.float64)), -1, 1)
+    whole, first = Tensor(data).realize(), Tensor(data[0]).realize()
+    for x, axis, wanted in ((whole, 1, expected), (first, 0, expected[0])):
+        np.testing.assert_allclose(along(x, axis).numpy(), wanted, rtol=2e-5, atol=2e-6)
+    assert calls(along(whole, 1), CPU) == 1
+
+
+def test_columns_whose_lines_share_sets_of_the_cache_keep_their_buffer() -> None:
+    """36 lines, 128 KB apart, are more than two sets of a second cache of 2 MB hold; 2,680 elements apart they stay."""
+    large = replace(CPU, cache_bytes=2 << 20)
+    for beside, kernels in ((1 << 15, 2), (2680, 1)):
+        x = Tensor.empty(36, beside)
+        assert calls(x - x.max(0), large) == kernels
+        assert calls(x - x.max(0), replace(large, work_items=True, group_items=64)) == 2
 
 
 def test_results_that_two_kernels_use_keep_their_buffer() -> None:

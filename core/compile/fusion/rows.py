@@ -16,6 +16,7 @@ from proofgrad.core.compile.fusion.parts_for_units import ENOUGH
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.compile.schedule.cost_model import lines_that_stay
 from proofgrad.core.compile.schedule.threads import operations_worth_sharing
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
@@ -24,6 +25,8 @@ from proofgrad.core.ir.uop import UOp
 OPERATIONS_AN_ELEMENT = 4
 # Elements of all rows that groups on a few units are through with before another kernel would have begun.
 SHORT_WORK = 1 << 16
+# Rows that lie across memory run as lanes where so many lie side by side.
+LEAST_BESIDE = 16
 # Nodes between a reduction and the end of the kernel that uses it, at most: in a chain of sums that has
 # one reduction a link, each would walk to the end.
 MOST_USERS = 256
@@ -95,7 +98,9 @@ def _runs_in_one_user(
     axes = moving[end]
     if _has_one_alone(end, stored):
         return False
-    return axes is not None and _are_outer(end, axes) and _is_worth(end, axes, longest, target)
+    if axes is None or not _is_worth(end, axes, longest, target):
+        return False
+    return _are_outer(end, axes) or _are_columns(end, axes, longest, target)
 
 
 def _has_one_alone(end: UOp, stored: set[UOp]) -> bool:
@@ -137,6 +142,21 @@ def _through_reshape(old: tuple[int, ...], new: tuple[int, ...], axes: Axes) -> 
 def _are_outer(end: UOp, axes: Axes) -> bool:
     inner = [a for a, size in enumerate(end.shape) if size > 1 and a not in axes]
     return not axes or not inner or max(axes) < min(inner)
+
+
+def _are_columns(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
+    """Whether a row lies across memory, and rows side by side fill vectors: loops over a row can run inside of those along these.
+
+    Each of the loops over a row reads the same lines, so these have to stay in the second cache.
+    """
+    beside = 1
+    for axis in reversed(range(len(end.shape))):
+        if end.shape[axis] > 1 and axis not in axes:
+            break
+        beside *= end.shape[axis]
+    if target.work_items or beside < LEAST_BESIDE:
+        return False
+    return lines_that_stay(beside * end.dtype.itemsize, target) >= longest
 
 
 def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:

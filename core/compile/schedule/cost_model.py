@@ -32,6 +32,8 @@ SHOWN_OF_CACHE = 3 / 4
 UNSTAGED_WAYS = 1 / 2
 # Of the pages whose translations are at hand a tile's columns, one step of the sum a page, may take so many.
 UNSTAGED_PAGES = 1 / 2
+# Ways of a set of the second cache: servers have 8 to 20.
+LEAST_WAYS = 8
 # So many tiles that read the same rows that a table of them is worth filling.
 WORTH_A_TABLE = 4
 # Rows that are transposed in registers together: a vector has parts of 16 bytes, and shuffles work within them.
@@ -278,6 +280,14 @@ def collide(load: UOp, loop: UOp, cache: FirstCache) -> bool:
     if not step:
         return False
     return size_of(loop) > cache.ways * _sets(step * load.dtype.itemsize, cache)
+
+
+def lines_that_stay(nbytes: int, target: Target) -> int:
+    """How many lines, so many bytes apart, half of the second cache holds: fewer where they share sets."""
+    way = target.cache_bytes // LEAST_WAYS
+    return min(
+        target.room_bytes // target.first_cache.line_bytes, LEAST_WAYS * way // gcd(nbytes, way)
+    )
 
 
 def _sets(nbytes: int, cache: FirstCache) -> int:

@@ -128,8 +128,9 @@ def _candidates(
         if override.deinterleaved is not False:
             gathers -= len(_read_in_steps(kernel, [loop], target))
         # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). Each
-        # step of a reduction asks for its mask again.
+        # step of a reduction asks for its mask again, which beside an exponential is little.
         again = any([loop in free[n.src[0]] for n in looped])
+        again = again and not _is_costly_along(loop, free)
         is_filled = gathers or keeps
         rests: float | None = MASKED_AGAIN if again or is_filled else 1
         if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
@@ -241,10 +242,14 @@ def _at_once(
     # A short row of results is one pass over what is reduced, with a mask where it has a rest. In a longer row each pass would
     # ask for masks (a fifth slower, measured); along a reduction a few more elements are.
     rows = [-(-size // one.lanes)] if reduces and _is_of_results(one.loop, free) else []
-    wanted = [n for n in (*rows, 16, 8, 4, 2) if reduces and n <= most]
+    # Else of a row whatever number divides it, as far as half of the registers hold what is summed.
+    is_plain = rows and not target.work_items and not _is_costly_along(one.loop, free)
+    others = range(target.vector_registers // 2 // copies.count, 1, -1) if is_plain else ()
+    wanted = [n for n in (*rows, 16, 8) if reduces and n <= most]
+    wanted += others or [n for n in (4, 2) if reduces and n <= most]
     if one.at_once is not None:
         wanted = [one.at_once]
-    rest = 0 if rows else size // WORTH_A_REST
+    rest = 0 if rows and not _is_costly_along(one.loop, free) else size // WORTH_A_REST
     fits = [n for n in wanted if n in rows or -size % (n * one.lanes) <= rest]
     return next(iter(fits), 1)
 
