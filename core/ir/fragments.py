@@ -75,6 +75,7 @@ class Square:
 
     @property
     def steps(self) -> Any:
+        """Of the sum."""
         return self.groups * self.group
 
     @property

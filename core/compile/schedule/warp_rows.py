@@ -49,7 +49,7 @@ class WarpRows:
 def units_of(factors: DType, total: DType, target: Target) -> MatrixUnit | None:
     """The unit that multiplies such factors, and adds as both products do."""
     for unit in target.matrix_units:
-        if unit.factor is factors and unit.total is total:
+        if isinstance(unit, MatrixUnit) and (unit.factor, unit.total) == (factors, total):
             return unit
     return None
 
