@@ -36,7 +36,7 @@ def test_env_command_shows_values_meanings_and_colours(
     text = capsys.readouterr().out
     assert re.search(r"^NUM_THREADS +2 +CPU threads", text, re.MULTILINE)
     assert all(name in text for name in settings.MEANING)
-    assert "sizes of loops in names: global, block, lane, thread, reduce" in text
+    assert "sizes of loops in names: global, block, lane, ahead, thread, reduce" in text
 
 
 def test_devices_and_doctor_tell_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:

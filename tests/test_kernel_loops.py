@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels.loops import (
     Linear,
     digits,
@@ -99,3 +99,13 @@ def test_what_is_the_same_everywhere_is_not_compared_again_under_a_condition(
     assert matcher.value(one, other, (condition, loop < 2)) is None
     assert matcher.value(one, other, (loop < 3,)) is None
     assert len(compared) == 2
+
+
+def test_a_term_that_may_leave_its_type_is_no_sum_of_loops() -> None:
+    """Where it wraps it is another number; so is the quotient of one that does."""
+    loop = UOp(Ops.RANGE, dtypes.int32, (UOp.const(dtypes.int32, 1 << 16),), (0, AxisRole.LOOP))
+    inside, outside = [loop * UOp.const(dtypes.int32, n) for n in (1 << 14, 1 << 16)]
+    assert linear_form(inside) is not None
+    assert linear_form(outside) is None
+    assert linear_form(UOp(Ops.FLOORDIV, dtypes.int32, (outside, loop.const_like(1 << 16)))) is None
+    assert linear_form(inside.cast(dtypes.int8)) is None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import threading
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 import pytest
 
 from proofgrad import Context, GlobalCounters, Tensor, TinyJit, dtypes, nn, profile
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime import known_runs
+from proofgrad.core.tensor.runtime import canonical, known_runs
 from proofgrad.core.tensor.runtime import realize as running
 from proofgrad.core.tensor.runtime.known_runs import RUNS, KnownRun, _Runs
 from proofgrad.core.tensor.runtime.likeness import Likeness
@@ -24,6 +25,11 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> _Ru
     fresh = _Runs()
     for place in (known_runs, running):
         monkeypatch.setattr(place, "RUNS", fresh)
+    # What other tests have left to be drawn, or shown, keeps runs from being looked for.
+    monkeypatch.setattr(running, "_DRAWN", WeakValueDictionary())
+    shown: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
+    for place in (canonical, running):
+        monkeypatch.setattr(place, "SHOWN", shown)
     return fresh
 
 

@@ -1,7 +1,10 @@
 """Which values of the loops before belong to which values of the loops after: guesses to be proven.
 
-Owns: the search for such maps, by mixed radix. Does not own: showing that a map is right; a wrong
+Owns: the search for such maps, by mixed radix; index terms as sums of multiples of loops. Does not own: showing that a map is right; a wrong
 guess proves nothing and harms nothing (kernels/match.py).
+
+That a term and its sum are equal is believed where positions of what is kept are put into each other (kernels/tables.py). So there is none of a
+term that, or a part of which, may leave its type.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from fractions import Fraction
 from itertools import islice, permutations
 from math import prod
 
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.verify.kernels.terms import DIGITS, loop_name, loop_size
+from proofgrad.verify.kernels.terms import DIGITS, loop_name, loop_size, width_limits
 
 MOST_GUESSES = 200
 
@@ -36,6 +40,15 @@ class Linear:
                 total += int(factors.pop() * most)
                 left = {x: c for x, c in left.items() if x not in form.parts}
         return total + sum(c * _reach(x) for x, c in left.items())
+
+    def least(self) -> int:
+        """No value is smaller."""
+        return self.constant + sum([c * _reach(x) for x, c in self.parts.items() if c < 0])
+
+    def stays_in(self, dtype: DType) -> bool:
+        """Whether each value is one of the type."""
+        limits = width_limits(dtype)
+        return limits is None or (limits[0] <= self.least() and self.largest() <= limits[1])
 
     def term(self) -> UOp:
         """The sum as an index term."""
@@ -77,7 +90,8 @@ def linear_form(term: UOp) -> Linear | None:
     """`term` as a sum of multiples of loops; None if it is not one."""
     found: dict[UOp, Linear | None] = {}
     for node in toposort((term,)):
-        found[node] = _linear(node, [found[s] for s in node.src])
+        form = _linear(node, [found[s] for s in node.src])
+        found[node] = form if form is None or form.stays_in(node.dtype) else None
     return found[term]
 
 

@@ -74,14 +74,14 @@ def chosen(condition: UOp, one: UOp, other: UOp, which: UOp | None = None) -> UO
 
     `which`: 0 where the condition holds, else 1.
 
-    Positions are chosen whole: of two sums of multiples a sum is left in each case, and no product of choices.
+    Without it positions are chosen whole: of two sums of multiples a sum is left in each case, and no product of choices.
     """
     done: dict[tuple[UOp, UOp], UOp] = {}
     stack = [(one, other)]
     while stack:
         first, second = pair = stack[-1]
         alike = first.op is second.op and first.op in _MADE and len(first.src) == len(second.src)
-        alike = alike and not is_known(first)
+        alike = alike and (which is not None or not is_known(first))
         if first is second:
             done[pair] = first
         elif which is not None and (apart := _apart(first, second)) is not None:

@@ -85,7 +85,8 @@ def _at_values(
     if name is not None:
         return UOp.const(node.dtype, values[name])
     if node.op in ELEMENTWISE and node.dtype.lanes == 1 and src and all(map(_is_whole, src)):
-        return UOp.const(node.dtype, evaluate(node.op, node.dtype, tuple([s.arg for s in src])))
+        args, types = tuple([s.arg for s in src]), tuple([s.dtype for s in src])
+        return UOp.const(node.dtype, evaluate(node.op, node.dtype, args, types))
     arg = _argument(node.arg, values) if node.op in MOVEMENT or node.op is Ops.IOTA else node.arg
     return node if src == node.src and arg is node.arg else UOp(node.op, node.dtype, src, arg)
 

@@ -272,7 +272,8 @@ class Terms:
                     for k in reversed(range(len(items))):
                         stack += [items[k], _Text(", ")] if k else [items[k]]
                 case UOp() as node:
-                    if node not in self.names.given:
+                    is_no_line = node.op is Ops.RANGE and node not in self.declared
+                    if node not in self.names.given or is_no_line:
                         raise ValueError(
                             "a node in the argument of another, which no line runs, has no text"
                         )
