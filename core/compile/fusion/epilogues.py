@@ -11,7 +11,7 @@ from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.contraction import pays_a_kernel
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
-from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 
 # Movement that uses every element at most once, so that fusing over it computes nothing twice.
@@ -28,22 +28,25 @@ def end_of_epilogue(
     meets: dict[UOp, UOp | None],
     stored: set[UOp],
     target: Target,
+    selects: bool = False,
 ) -> UOp:
     """The last node that can be computed in the loop of the reduction's results.
 
     Of a sum of products neither padding is, whose masks would keep the sum from its tiles, nor what
     takes different parts of it, each with a sum of its own. Nor, of a long one, is a reduction of what is computed from
     it, as over the windows of a pool: only sums of sums become one sum, which runs in tiles. No long reduction is padded, or,
-    if it runs in no tiles, stored along other axes than it reads.
+    if it runs in no tiles, stored along other axes than it reads. One that `selects` a term is not long.
     """
     end, is_tiled = reduction, is_contraction(reduction)
     if is_running(
         reduction
     ):  # it runs along with a loop of the results, which those do not take apart
         return _end_of_running(reduction, consumers, meets, stored)
-    is_long = pays_a_kernel(elements(reduction.src[0].shape), reduction.dtype, target)
+    steps = 0 if selects else elements(reduction.src[0].shape)
+    is_long = pays_a_kernel(steps, reduction.dtype, target)
     fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled or is_long else _AT_MOST_ONCE
     is_turned = is_long and not (is_tiled and _has_rows_and_columns(reduction))
+    is_turned = is_turned and _lies_as_it_is_read(reduction)
     sums = _sums_of(reduction, consumers) if is_tiled and is_long else None
     while end not in stored:
         meeting, users = meets[end], consumers[end]
@@ -66,6 +69,48 @@ def _moves_last(permute: UOp) -> bool:
     ]
     order: tuple[int, ...] = permute.arg
     return order[last[1]] != last[0]
+
+
+def _lies_as_it_is_read(reduction: UOp) -> bool:
+    """Whether results that are side by side come from neighbours in memory, or each from a row of it."""
+    shape = reduction.src[0].shape
+    node, axes = reduction.src[0], [[axis] for axis in range(len(shape))]
+    while node.op in ELEMENTWISE or node.op in (Ops.PERMUTE, Ops.EXPAND, Ops.RESHAPE):
+        source = max(node.src, key=lambda one: elements(_below_views(one).shape))
+        if node.op is Ops.PERMUTE:
+            axes = [axes[node.arg.index(axis)] for axis in range(len(axes))]
+        elif node.op is Ops.RESHAPE:
+            is_fixed = is_plain((*node.shape, *source.shape))
+            joined = _joined(axes, node.shape, source.shape) if is_fixed else None
+            if joined is None:
+                break
+            axes = joined
+        node = source
+    side_by_side = [axis for each, n in zip(axes, node.shape) if n != 1 for axis in each]
+    side_by_side = [axis for axis in side_by_side if shape[axis] != 1]
+    last = max([axis for axis, n in enumerate(reduction.shape) if n != 1], default=0)
+    return not side_by_side or side_by_side[-1] in (last, *reduction.arg[1])
+
+
+def _joined(
+    axes: list[list[int]], parts: tuple[int, ...], whole: tuple[int, ...]
+) -> list[list[int]] | None:
+    """What the axes of a shape are made of, where its axes are made of those of another one; None where they are not."""
+    found, k = [], 0
+    for size in whole:
+        own, total = list[int](), 1
+        while total < size and k < len(parts):
+            own, total, k = own + axes[k], total * parts[k], k + 1
+        if total != size:
+            return None
+        found.append(own)
+    return found
+
+
+def _below_views(node: UOp) -> UOp:
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
 
 
 def _has_rows_and_columns(contraction: UOp) -> bool:

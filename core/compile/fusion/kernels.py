@@ -49,15 +49,17 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     leads_to_reduction = _leads_to_reduction(nodes, stored)
     meets = _meeting_points(nodes, consumers)
     ends: dict[UOp, list[UOp]] = {}
+    selecting = _for_selection(nodes)
     for node in nodes:
         if node.op is Ops.REDUCE_AXIS:
-            end = end_of_epilogue(node, consumers, meets, stored, target)
+            selects = _selects(node, selecting)
+            end = end_of_epilogue(node, consumers, meets, stored, target, selects)
             stored.add(end)
             ends.setdefault(end, []).append(node)
     position = {node: k for k, node in enumerate(nodes)}
     for reductions in ends.values():
         stored |= _beside_a_contraction(reductions, position)
-    leads_to_reduction -= _for_selection(nodes)
+    leads_to_reduction -= selecting
     work = _Work(stored, consumers)
     for node in nodes:
         if node.op is Ops.EXPAND and _worth_storing(node, work, leads_to_reduction):
@@ -74,7 +76,8 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
         stored -= products_by_row(nodes, consumers, stored, kept, target)
-        stored |= apart_from_rows(ends, nodes, stored, target)
+        loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
+        stored |= apart_from_rows(loops, nodes, stored, target)
     return stored | beyond_limits(nodes, consumers, stored, target)
 
 
@@ -197,6 +200,11 @@ def _for_selection(nodes: list[UOp]) -> set[UOp]:
         if node in compared and (node.op in ELEMENTWISE or node.op in MOVEMENT):
             compared.update(node.src)
     return compared
+
+
+def _selects(reduction: UOp, selecting: set[UOp]) -> bool:
+    """Whether it is a sum that selects one term, which is no loop in the end."""
+    return not selecting.isdisjoint((reduction.src[0], *reduction.src[0].src))
 
 
 def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bool:

@@ -18,7 +18,7 @@ from proofgrad.core.compile.schedule.contraction import WORTH_A_KERNEL
 from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp
 
 # An estimate is not exact: a kernel of its own has to save so many times what it takes.
 CLEARLY = 2
@@ -26,6 +26,8 @@ CLEARLY = 2
 # so many cycles of work show no more (Fog, Instruction tables).
 OF_ONE_ELEMENT = {Ops.FDIV: 1 / 4, Ops.SQRT: 1 / 4}
 HIDDEN_CYCLES = 16
+# Of a value so many nodes are looked at: who computes more has a buffer on the way, or the estimate is too low.
+MOST_NODES = 100
 # A reduction of so few values is written out, and vectors run along its results.
 SHORT_REDUCTION = 16
 
@@ -33,14 +35,28 @@ SHORT_REDUCTION = 16
 def cycles_of_work(
     end: UOp, stored: Container[UOp], start: UOp | None = None, is_scalar: bool = False
 ) -> float:
-    """Cycles of a vector, or of one element, of `end` and of all elementwise work below it that has no buffer, down to `start`."""
+    """Cycles of a vector, or of one element, of `end` and of the elementwise work below it that has no buffer, down to `start`: of so much
+    of it as is looked at."""
     whole, cycles = max(1, elements(end.shape)), 0.0
-    for node in toposort((end,), lambda n: n is end or (n is not start and n not in stored)):
+    for node in _near(end, stored, start):
         if node.op in ELEMENTWISE and (node is end or node not in stored):
             share = min(1.0, elements(node.shape) / whole)
             share *= OF_ONE_ELEMENT.get(node.op, 1.0) if is_scalar else 1.0
             cycles += share * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
     return cycles
+
+
+def _near(end: UOp, stored: Container[UOp], start: UOp | None = None) -> list[UOp]:
+    """The nodes that `end` is computed from without a buffer, and those that have one, down to `start`; the nearest, if there are many."""
+    found = {end: None}
+    for node in (around := [end]):
+        if len(found) >= MOST_NODES:
+            break
+        if node is end or (node is not start and node not in stored):
+            new = [source for source in dict.fromkeys(node.src) if source not in found]
+            found.update(dict.fromkeys(new))
+            around += new
+    return list(found)
 
 
 def moved_cycles(size: int, itemsize: int, reads: int, target: Target) -> float:
@@ -132,12 +148,9 @@ def _is_padded(pad: UOp, source: UOp, stored: set[UOp], target: Target) -> bool:
     lanes = target.lanes(source.dtype)
     if lanes < 2:
         return False
-    reduced = [
-        n
-        for n in toposort((source,), lambda n: n not in stored)
-        if n.op is Ops.REDUCE_AXIS and n not in stored
-    ]
-    if reduced:
+    near = _near(source, stored)
+    reduced = [n for n in near if n.op is Ops.REDUCE_AXIS and n not in stored]
+    if reduced or len(near) >= MOST_NODES:
         return False
     more = vectors_of_rows(pad.shape, lanes) - elements(source.shape) / lanes
     return pays_a_buffer(source, cycles_of_work(source, stored) * more, 1, target)
