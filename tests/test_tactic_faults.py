@@ -45,7 +45,7 @@ HOSTILE: dict[str, tuple[Fault, str, str]] = {
     ),
     "a loop of a reduction is shared out": (
         Fault("threads", "core/compile/tactics/axes.py", "AxisRole.UPCAST for loop in plain}", "AxisRole.THREAD for loop in plain}"),
-        "short sum", "refused",
+        "pooled", "refused",
     ),
     "loops of a tile are lanes": (
         Fault("lanes", "core/compile/tactics/axes.py", "NewLoop(number + 3, AxisRole.UPCAST)", "NewLoop(number + 3, AxisRole.VECTOR)"),
