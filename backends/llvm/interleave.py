@@ -10,11 +10,16 @@ A word is little-endian, as all machines are for which LLVM IR is printed here: 
 from __future__ import annotations
 
 from proofgrad.backends.llvm.memory import Position, lane_address
-from proofgrad.backends.llvm.register_transpose import lanes_apart, same_but_for_position
+from proofgrad.backends.llvm.register_transpose import (
+    lanes_apart,
+    last_of,
+    same_but_for_position,
+    stores_together,
+)
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.op_names import END, PARAM, RANGE, STORE
+from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.uop import UOp
 
 WORD_BYTES = 4
@@ -22,26 +27,14 @@ WORD_BYTES = 4
 
 def interleaved_stores(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     """For the last of the STOREs whose elements, lane by lane, are a word, all of them in order."""
-    groups: dict[object, dict[int, UOp]] = {}
-    loops: list[UOp] = []
-    number_in_order: dict[UOp, int] = {}
-    for number, node in enumerate(linear.src):
-        if node.op is RANGE:
-            loops.append(node)
-        elif node.op is END:
-            loops.pop()
-        elif node.op is STORE and (found := _part_of_words(node)) is not None:
-            key, position = found
-            groups.setdefault((tuple(loops), node.src[1].dtype, key), {})[position] = node
-            number_in_order[node] = number
     made: dict[UOp, tuple[UOp, ...]] = {}
-    for stores in groups.values():
+    for stores in stores_together(linear, _part_of_words):
         first, count = min(stores), WORD_BYTES // stores[min(stores)].src[1].dtype.scalar.itemsize
         for start in range(first, max(stores) + 1, count):
             rows = [stores.get(start + k) for k in range(count)]
             there = tuple([row for row in rows if row is not None])
             if len(there) == count:
-                made[max(there, key=lambda row: number_in_order[row])] = there
+                made[last_of(there, stores)] = there
     return made
 
 
@@ -54,7 +47,8 @@ def _part_of_words(store: UOp) -> tuple[object, int] | None:
         return None
     if dtype.scalar.itemsize not in (1, 2) or (found := lanes_apart(index)) is None:
         return None
-    return same_but_for_position(memory, *found)
+    key, number = same_but_for_position(memory, *found)
+    return (dtype, key), number
 
 
 def write_interleaved(writer: Writer, position: Position, dtype: DType, rows: list[str]) -> None:

@@ -8,6 +8,8 @@ are four vectors whose lanes of one column are neighbours: transposed, they are 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from proofgrad.backends.llvm.memory import Position, lane_address
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
@@ -34,23 +36,32 @@ def lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
 
 def transposed_stores(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     """For the last of four STOREs whose elements are neighbours, lane by lane, all of them in order."""
+    groups = stores_together(linear, _apart)
+    return {last_of(rows, stores): rows for stores in groups for rows in _runs(stores)}
+
+
+def stores_together(
+    linear: UOp, part_of: Callable[[UOp], tuple[object, int] | None]
+) -> list[dict[int, UOp]]:
+    """STOREs of which `part_of` says the same in the same loops, by the number that it tells them apart by; in running order."""
     groups: dict[object, dict[int, UOp]] = {}
     loops: list[UOp] = []
-    number_in_order: dict[UOp, int] = {}
-    for number, node in enumerate(linear.src):
+    for node in linear.src:
         if node.op is RANGE:
             loops.append(node)
         elif node.op is END:
             loops.pop()
-        elif node.op is STORE and (found := _apart(node)) is not None:
+        elif node.op is STORE and (found := part_of(node)) is not None:
             key, position = found
-            groups.setdefault((tuple(loops), key), {})[position] = node
-            number_in_order[node] = number
-    made: dict[UOp, tuple[UOp, ...]] = {}
-    for stores in groups.values():
-        for rows in _runs(stores):
-            made[max(rows, key=lambda row: number_in_order[row])] = rows
-    return made
+            own = groups.setdefault((tuple(loops), key), {})
+            own.pop(position, None)
+            own[position] = node
+    return list(groups.values())
+
+
+def last_of(some: tuple[UOp, ...], stores: dict[int, UOp]) -> UOp:
+    """The one of some stores that runs last."""
+    return [store for store in stores.values() if store in some][-1]
 
 
 def _apart(store: UOp) -> tuple[object, int] | None:

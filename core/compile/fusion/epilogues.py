@@ -6,6 +6,7 @@ where it is (work.py).
 
 from __future__ import annotations
 
+from proofgrad.core.compile.fusion.work import below_movement
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
@@ -76,7 +77,7 @@ def _lies_as_it_is_read(reduction: UOp) -> bool:
     shape = reduction.src[0].shape
     node, axes = reduction.src[0], [[axis] for axis in range(len(shape))]
     while node.op in ELEMENTWISE or node.op in (Ops.PERMUTE, Ops.EXPAND, Ops.RESHAPE):
-        source = max(node.src, key=lambda one: elements(_below_views(one).shape))
+        source = max(node.src, key=lambda one: elements(below_movement(one).shape))
         if node.op is Ops.PERMUTE:
             axes = [axes[node.arg.index(axis)] for axis in range(len(axes))]
         elif node.op is Ops.RESHAPE:
@@ -105,12 +106,6 @@ def _joined(
             return None
         found.append(own)
     return found
-
-
-def _below_views(node: UOp) -> UOp:
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
 
 
 def _has_rows_and_columns(contraction: UOp) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.fusion.work import below_movement, cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
@@ -176,11 +176,5 @@ def _read_through_many_views(
 
 def _asks_a_counter(node: UOp) -> bool:
     """Whether a value compares a counter with a constant, which costs less than to read what was found once."""
-    leaves = {_below_movement(source) for source in node.src}
+    leaves = {below_movement(source) for source in node.src}
     return node.op in COMPARE and {leaf.op for leaf in leaves} <= {Ops.IOTA, Ops.CONST}
-
-
-def _below_movement(node: UOp) -> UOp:
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node

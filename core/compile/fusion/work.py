@@ -16,7 +16,7 @@ from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.contraction import WORTH_A_KERNEL
 from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 
@@ -108,6 +108,13 @@ def apart_from_rows(
             ):
                 found.add(source)
     return found
+
+
+def below_movement(node: UOp) -> UOp:
+    """What a node shows through movement, padding too."""
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
 
 
 def _below_views(node: UOp) -> UOp:
