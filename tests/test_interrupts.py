@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +22,7 @@ from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.nn.optim import Adam
 
 # Lines of the checker are no lines of what users run.
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = pytest.mark.usefixtures("unchecked", "others_can_work")
 
 _NAMES = frozenset(
     {
@@ -38,6 +39,22 @@ TRACED_FILES = frozenset(TRACED.values())
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHECK", "0")
+
+
+@pytest.fixture
+def others_can_work() -> Iterator[None]:
+    """No lock is left with the thread that was interrupted: it would not notice, another thread would wait for ever."""
+    yield
+    found: list[list[float]] = []
+
+    def record_and_replay() -> None:
+        double = TinyJit(lambda x: (x * 2).realize())
+        found.extend([double(line(1, 2)).tolist() for _ in range(4)])
+
+    other = threading.Thread(target=record_and_replay, daemon=True)
+    other.start()
+    other.join(60)
+    assert not other.is_alive() and found == [[2, 4]] * 4
 
 
 class Interrupted:
@@ -239,6 +256,17 @@ def interrupted_everywhere(kind: Any, opcodes: bool = False) -> int:
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_an_interrupt_at_any_line_loses_no_value(kind: Any) -> None:
     assert interrupted_everywhere(kind) > 10
+
+
+def test_an_interrupt_at_any_line_around_a_recording_leaves_others_to_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every line of the module that takes the lock, of which the programs above see some."""
+    monkeypatch.setattr(sys.modules[__name__], "TRACED_FILES", frozenset({TRACED["jit"]}))
+    at = 1
+    while is_interrupted(Recording().run, at) is not None:
+        at += 1
+    assert at > 10
 
 
 def test_an_interrupt_that_is_held_back_comes_at_the_end() -> None:

@@ -23,6 +23,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import say
 from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.jit.aliasing import Outdated
+from proofgrad.core.tensor.jit.alone import alone
 from proofgrad.core.tensor.jit.live_tensors import Holders, Source
 from proofgrad.core.tensor.jit.nested import (
     Hole,
@@ -145,8 +146,8 @@ class TinyJit(Generic[Result]):
         return result
 
     def _record(self, args: Any, kwargs: Any) -> Result:
-        with _ONE_AT_A_TIME:
-            return self._record_alone(args, kwargs)
+        result: Result = alone(_ONE_AT_A_TIME, self._record_alone, args, kwargs)
+        return result
 
     def _record_alone(self, args: Any, kwargs: Any) -> Result:
         recording = _Recording(self.__name__, [*leaves(args), *leaves(kwargs)])
