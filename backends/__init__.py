@@ -17,6 +17,6 @@ NUMBERED = frozenset(
     {"CL", "CUDA", "WEBGPU"}
 )  # CUDA:1 is the second GPU; of the others there is one
 ELSEWHERE = ("HSA", "QCOM")
-# Opened at the start, to be the default where they answer and are tuned. None is yet: nothing was measured on a GPU. A machine
-# joins with the table of docs/performance.md that shows what its schedules reach there.
-PREFERRED: tuple[str, ...] = ()
+# Opened when somebody asks for the default device, to be it where they answer and are tuned, each with a package without which it does
+# not answer. A machine joins with the table of docs/performance.md that shows what its schedules reach there.
+PREFERRED: dict[str, str] = {"CUDA": "cuda"}

@@ -1,6 +1,7 @@
 """Kernels on an NVIDIA GPU beside torch's on the same one, in one run: by the GPU's own clock, values compared.
 
     python benchmarks/gpu_peers.py [--only TEXT ...] [--small] [--seconds 240] [--results FOLDER]
+    python benchmarks/gpu_peers.py --page FILE      the table of docs/performance.md, from kept results
 
 Ours are recorded by TinyJit, torch's are called as its users do (float32 products are float32: no tf32). A sample is as many
 calls as fill some milliseconds, between two events; ours and torch's take turns, and the median of each counts. What the
@@ -11,6 +12,7 @@ GPU can run (MOCKGPU=1), ours alone, to try this script.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import traceback
@@ -274,14 +276,33 @@ def shown(line: dict[str, Any], limits: dict[str, float]) -> str:
     """For people."""
     times = line["seconds"]
     speed = ""
-    if line["operations"]:
+    if not line["bytes"]:
         speed = f"{line['operations'] / times['ours'] / 1e12:8.1f} TFLOP/s"
-    elif line["bytes"]:
+    else:
         share = f" ({line['bytes'] / times['ours'] / limits['copy']:.0%})" if limits else ""
         speed = f"{line['bytes'] / times['ours'] / 1e9:8.0f} GB/s{share}"
     theirs = f"{times['torch'] * 1e6:12.1f}{line['ratio']:8.2f}" if "ratio" in line else f"{'-':>12}{'':8}"  # fmt: skip
     error = f"{line['difference']:10.1e}" if "difference" in line else f"{'-':>10}"
     return f"{line['workload']:42}{times['ours'] * 1e6:12.1f}{theirs}{error}{line['first']:8.2f} {speed}"
+
+
+def page(path: Path) -> str:
+    """A table for people, of kept results."""
+    kept = json.loads(path.read_text())
+    limits = kept["summary"]["limits"]
+    rows = ["| | ours, us | torch, us | ratio | of the limit | first call, s |", "|---|---|---|---|---|---|"]  # fmt: skip
+    for line in kept["lines"]:
+        ours, theirs = line["seconds"]["ours"], line["seconds"]["torch"]
+        dtype = line["workload"].split(",")[0].split()[-1]
+        share = "-"
+        limits["float16"] = limits["bfloat16"]  # of the same units
+        if line["bytes"]:
+            share = f"{line['bytes'] / ours / limits['copy']:.0%}"
+        elif dtype in limits:
+            share = f"{line['operations'] / ours / limits[dtype]:.0%}"
+        cells = line["workload"], f"{ours * 1e6:.1f}", f"{theirs * 1e6:.1f}", f"{line['ratio']:.2f}", share, f"{line['first']:.2f}"  # fmt: skip
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def main() -> int:
@@ -290,7 +311,11 @@ def main() -> int:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no line after so many")
     parser.add_argument("--results", type=Path, default=FOLDER, help="folder for the JSON file")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="print the table of kept results")
     options = parser.parse_args()
+    if options.page:
+        print(page(options.page))
+        return 0
     started = time.perf_counter()
     peer = None if options.small else Peer()
     limits = {} if peer is None else peer.limits()

@@ -9,6 +9,7 @@ import atexit
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,9 +38,9 @@ _DECIDE = {
 def connect() -> None:
     """Register the machines and say how a compiler is made. Opens and loads nothing yet."""
     for name, (module, aliases) in BUILT_IN.items():
-        Device.register(
-            name, partial(_open, module), aliases, name in NUMBERED, is_preferred=name in PREFERRED
-        )
+        package = PREFERRED.get(name)
+        may_answer = package is not None and find_spec(package) is not None
+        Device.register(name, partial(_open, module), aliases, name in NUMBERED, may_answer)
     Device.name_elsewhere(ELSEWHERE)
     realize.use_compiler(_compiler)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,7 @@ def test_gpu_that_is_not_tuned_or_does_not_answer_leaves_the_cpu(
         warnings.simplefilter("error")
         assert Device.DEFAULT == "CPU"
     assert (Tensor([1.0]) + 1).tolist() == [2.0]
+    assert NAME not in Device._devices  # asked for by name, it is opened with its warnings
 
 
 def test_environment_goes_before_the_gpu_which_is_not_even_opened(
@@ -110,12 +112,13 @@ def test_gpu_is_tried_once(prefer: Callable[..., None]) -> None:
 
 
 def test_machine_that_is_preferred_says_on_what_it_was_measured() -> None:
-    assert PREFERRED == ()  # nothing was measured on a GPU; with CUDA here, the next line holds
-    assert "CUDA" not in PREFERRED or ptx.TUNED
+    assert set(PREFERRED) == {"CUDA"} and ptx.TUNED == {90}
+    assert Device._makers.keys() >= PREFERRED.keys()
+    page = (Path(__file__).parents[1] / "docs" / "performance.md").read_text()
+    assert "sm_90" in page
 
 
 def test_emulated_gpu_is_never_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ptx, "TUNED", frozenset({90}))
     emulated = EmulatedDriver(devices=1)
     assert not ptx.PTXBackend(Driver(emulated)).target.is_tuned
     monkeypatch.setattr(EmulatedDriver, "is_emulated", False)

@@ -38,7 +38,9 @@ SHARED_BYTES = 48 << 10  # of a block, on every GPU, without asking for more
 UNITS = 132  # multiprocessors, of an H100 or H200: where there is no GPU to ask
 WARP = 32  # items that run in step
 REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
-TUNED: frozenset[int] = frozenset()  # architectures of GPUs on which schedules were measured
+TUNED = frozenset(
+    {90}
+)  # architectures of GPUs on which schedules were measured (docs/performance.md)
 COMPILED_AHEAD = 1024  # texts that are compiled and not loaded yet, at most
 BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item all the registers
 

@@ -65,6 +65,11 @@ class _Device:
                     except target.DeviceError:
                         facts = None
                 self._is_tuned[name] = facts is not None and facts.runs and facts.is_tuned
+                if not self._is_tuned[
+                    name
+                ]:  # who asks for it by name shall be told what is missing
+                    self._devices.pop(name, None)
+                    self._opened.pop(name, None)
             if self._is_tuned[name]:
                 return name
         return None
