@@ -35,6 +35,7 @@ MEANING: dict[str, str] = {
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "WINO": "1: conv2d by Winograd's law of reals, where it saves half; not exact to the bit",
     "FLUSH": "1: products of bfloat16 by units that take denormal numbers for 0 (AMX); not exact to the bit",
+    "TRANSCENDENTAL": "0: exp2 and log2 of float32 by the machine's own instruction, where it has one (CUDA); not the same bits everywhere",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "CHECK": "1: compare each compiled kernel with its tensor graph at sampled elements",
     "SPEC": "1: check the form after every stage",
@@ -51,6 +52,23 @@ MEANING: dict[str, str] = {
     "FORCE_COLOR": "anything: colours, even if the output is no terminal",
     "XDG_CACHE_HOME": "where programs keep what can be made again; default ~/.cache",
 }
+
+
+# What of these changes how a graph is compiled.
+READ_BY_STAGES = (
+    "NOOPT",
+    "NOALG",
+    "NOSCHED",
+    "PROVE",
+    "CHECK",
+    "FASTMATH",
+    "FLUSH",
+    "TRANSCENDENTAL",
+    "CHOICES",
+    "SCHEDULE",
+    "BEAM",
+    "BEAM_SECONDS",
+)
 
 
 def text(name: str) -> str:
@@ -130,6 +148,11 @@ def wants_winograd() -> bool:
 def flushes_denormals() -> bool:
     """Whether units may multiply for which denormal numbers are 0."""
     return number("FLUSH") > 0
+
+
+def wants_approximate_functions() -> bool:
+    """Whether functions may be the machine's own instructions, with the errors that its manual states."""
+    return number("TRANSCENDENTAL", 1) == 0
 
 
 def wants_colours(is_terminal: bool) -> bool:

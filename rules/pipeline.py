@@ -95,7 +95,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage(
         "transcendentals",
         Form.PROGRAM,
-        Procedure(expand_transcendentals, ("native",), keeps_values=False),
+        Procedure(expand_transcendentals, ("native", "approximate"), keeps_values=False),
     ),
     Stage("linearize", Form.LINEAR, Procedure(linearize)),
 )

@@ -249,7 +249,7 @@ def test_every_variable_that_changes_compiling_is_compared(monkeypatch: pytest.M
     text = settings.text
     monkeypatch.setattr(settings, "text", lambda name: read.add(name) or text(name))
     compiler._settings_of.__wrapped__(())
-    assert read <= set(compiler._READ_BY_STAGES)
+    assert read <= set(settings.READ_BY_STAGES)
 
 
 def test_settings_read_what_the_environment_holds_now(monkeypatch: pytest.MonkeyPatch) -> None:

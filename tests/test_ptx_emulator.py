@@ -448,7 +448,7 @@ def test_barrier_for_those_that_have_not_ended_is_none_for_the_others() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("ex2.approx.f32 %f, %f;", r"line 15: 'ex2.approx.f32 %f, %f' is not emulated"),
+        ("sin.approx.f32 %f, %f;", r"line 15: 'sin.approx.f32 %f, %f' is not emulated"),
         ("add.rn.ftz.f32 %f, %f, %f;", r"line 15: .*what .ftz means there is not known"),
         ("add.sat.f32 %f, %f, %f;", r"what .sat means there is not known"),
         ("div.full.f32 %f, %f, %f;", r"what .full means"),

@@ -41,12 +41,25 @@ def write_op(
     if intrinsic is not None:
         return writer.call(intrinsic, dtype, operands)
     special = _SPECIAL.get((op, family))
+    if special is None and op in writer.dialect.functions and dtype.scalar is dtypes.float32:
+        return _of_each_lane(writer, f"@llvm.{writer.dialect.functions[op]}", dtype, operands[0])
     if special is None:
         raise CompileError(
             f"LLVM has no {op.name} on {dtype!r}; it must be rewritten before Linear"
         )
     constant = constant_value(src[1]) if len(src) == 2 else None
     return special(writer, op, dtype, operands, constant)
+
+
+def _of_each_lane(writer: Writer, function: str, dtype: DType, operand: str) -> str:
+    """A function of one float32, of each lane of a vector."""
+    if dtype.lanes == 1:
+        return writer.let(f"call float {function}(float {operand})")
+    vector, total = register_type(dtype), "poison"
+    for k in range(dtype.lanes):
+        value = writer.let(f"call float {function}(float {writer.lane(operand, dtype, k)})")
+        total = writer.let(f"insertelement {vector} {total}, float {value}, i64 {k}")
+    return total
 
 
 def constant_value(node: UOp) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from proofgrad.core.compile.machine.target import CompileError, Target
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Dialect:
     dot_bits: frozenset[int] = frozenset()  # vectors of int32 of which x86 has the DOT
     byte_dots: Mapping[tuple[DType, DType], ByteDot] = {}  # x86's, of factors of rows and columns
     has_tiles = False  # registers that hold matrices (AMX)
+    functions: Mapping[Ops, str] = {}  # of one float32, that the machine has as instructions
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
     def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:

@@ -11,6 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.ptx.matrix_units import write_product
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+
+# ex2.approx.f32 and lg2.approx.f32, which keep denormal numbers. Source: PTX ISA, "ex2" and "lg2": a relative error of at most 2**-22, and for
+# lg2 of numbers between 1/2 and 2 an absolute one of 2**-22.
+FUNCTIONS = {Ops.EXP2: "nvvm.ex2.approx.f", Ops.LOG2: "nvvm.lg2.approx.f"}
 
 
 class PTXDialect(Dialect):
@@ -26,6 +31,7 @@ class PTXDialect(Dialect):
     group_pointer, group_pointer_code = "ptr addrspace(3)", "p3"
     memory_bytes = 16  # the driver's own memory is aligned to 256
     has_masked_access = False
+    functions = FUNCTIONS
     has_prefetch = False  # other threads run while one waits
 
     def __init__(self, copies_ahead: bool) -> None:

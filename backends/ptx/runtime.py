@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proofgrad.backends.printed import NoMemory
+from proofgrad.backends.ptx.dialect import FUNCTIONS
 from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emit import COPIES_AHEAD, DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.backends.ptx.graph import GraphSequence
@@ -70,6 +71,7 @@ class PTXBackend(Backend):
             units=UNITS if driver is None else driver.units,
             lockstep=WARP,
             matrix_units=matrix_units(self.architecture),
+            approximate=frozenset(FUNCTIONS),
             copies_ahead=self.architecture >= COPIES_AHEAD,
             index_dtype=dtypes.int32,
             is_tuned=driver is not None and not driver.is_emulated and self.architecture in TUNED,

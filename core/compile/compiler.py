@@ -434,7 +434,9 @@ class Compiler:
 
     def _target(self, device: str) -> Target:
         """The machine, as what is asked for lets it be used."""
-        return self._backend(device).target.as_asked(settings.flushes_denormals())
+        return self._backend(device).target.as_asked(
+            settings.flushes_denormals(), settings.wants_approximate_functions()
+        )
 
     def _compiled(self, linear: UOp, device: str, background: Background | None = None) -> Kernel:
         backend = self._backend(device)
@@ -468,24 +470,9 @@ def _show(kernel: Kernel, schedule: Schedule | None) -> None:
         say("no machine code to show" if assembly is None else assembly)
 
 
-_READ_BY_STAGES = (
-    "NOOPT",
-    "NOALG",
-    "NOSCHED",
-    "PROVE",
-    "CHECK",
-    "FASTMATH",
-    "FLUSH",
-    "CHOICES",
-    "SCHEDULE",
-    "BEAM",
-    "BEAM_SECONDS",
-)
-
-
 def _settings() -> tuple[Any, ...]:
     """What of the environment changes how a graph is compiled."""
-    return _settings_of(settings.stored(_READ_BY_STAGES))
+    return _settings_of(settings.stored(settings.READ_BY_STAGES))
 
 
 @functools.lru_cache(maxsize=64)
@@ -498,6 +485,7 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
         settings.checks_values(),
         settings.fastmath(),
         settings.flushes_denormals(),
+        settings.wants_approximate_functions(),
         settings.choices_text(),
         settings.schedule_text(),
         settings.beam_width(),

@@ -104,12 +104,12 @@ def _extreme(f: Function, ins: Instruction) -> None:
     _lanes(f, ins, make)
 
 
-def _function(name: str) -> Callable[[Function, Instruction], None]:
-    """An instruction that is an intrinsic function of LLVM, correctly rounded."""
+def _function(name: str, form: str = "rn") -> Callable[[Function, Instruction], None]:
+    """An instruction that is an intrinsic function of LLVM, correctly rounded; or of the form `approx`, as the host computes it."""
 
     def write(f: Function, ins: Instruction) -> None:
-        if "rn" not in ins.parts:
-            raise Refused("only rounded to nearest")
+        if form not in ins.parts:
+            raise Refused("only rounded to nearest" if form == "rn" else f"only {form}")
 
         def make(values: list[str], kind: str) -> str:
             llvm = _llvm(kind)
@@ -380,6 +380,8 @@ SCALAR = {
     "mad": Operation(_mad, frozenset({"lo", "hi", "wide"})),
     "fma": Operation(_function("fma"), _ROUNDED),
     "sqrt": Operation(_function("sqrt"), _ROUNDED),
+    "ex2": Operation(_function("exp2", "approx"), frozenset({"approx"})),
+    "lg2": Operation(_function("log2", "approx"), frozenset({"approx"})),
     "rcp": Operation(_reciprocal, _ROUNDED),
     "div": Operation(_div, _ROUNDED),
     "rem": Operation(_rem),

@@ -99,6 +99,9 @@ class Target:
     native: frozenset[Ops] = (
         frozenset()
     )  # of EXP2, LOG2, SIN, COS, POW, FMOD: those the backend prints itself
+    approximate: frozenset[Ops] = (
+        frozenset()
+    )  # of these, of float32: instructions with errors of their own, where they are asked for
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
     has_dot: bool = False  # DOT of vectors of int32 is an instruction
     has_parts: bool = False  # a kernel may be given memory that begins inside of other memory
@@ -110,12 +113,16 @@ class Target:
         """How many values of `dtype` fill a vector register; 1 where there are no vectors."""
         return max(1, min(self.most_lanes, self.vector_bytes // dtype.itemsize))
 
-    def as_asked(self, flushes: bool) -> Target:
-        """The machine as it may be used: without units for which denormal numbers are 0, unless that is asked for."""
-        if flushes:
+    def as_asked(self, flushes: bool, approximates: bool) -> Target:
+        """The machine as it may be used: without units for which denormal numbers are 0, and without functions that are
+        approximate, unless that is asked for.
+        """
+        units = [x for x in self.matrix_units if not (isinstance(x, TileUnit) and x.flushes)]
+        kept = self.matrix_units if flushes else tuple(units)
+        functions = self.approximate if approximates else frozenset[Ops]()
+        if (kept, functions) == (self.matrix_units, self.approximate):
             return self
-        kept = [x for x in self.matrix_units if not (isinstance(x, TileUnit) and x.flushes)]
-        return self if len(kept) == len(self.matrix_units) else _with_units(self, tuple(kept))
+        return _with(self, kept, functions)
 
     @property
     def has_scalar_items(self) -> bool:
@@ -138,8 +145,10 @@ class Target:
 
 
 @functools.lru_cache(maxsize=16)  # the compiler asks for each kernel
-def _with_units(target: Target, units: tuple[MatrixUnit | TileUnit, ...]) -> Target:
-    return replace(target, matrix_units=units)
+def _with(
+    target: Target, units: tuple[MatrixUnit | TileUnit, ...], functions: frozenset[Ops]
+) -> Target:
+    return replace(target, matrix_units=units, approximate=functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,10 @@ class _Format:
     log2_e_rest: float  # 1 / ln 2 - log2_e
 
 
-def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> UOp:
-    """`root` with each of the six that is not in `native` written in simpler operations.
+def expand_transcendentals(
+    root: UOp, native: frozenset[Ops] = frozenset(), approximate: frozenset[Ops] = frozenset()
+) -> UOp:
+    """`root` with each of the six that is not in `native`, or of float32 in `approximate`, written in simpler operations.
 
     Dtypes: float32 and float64 in their own format; float16 and bfloat16 through float32.
     Works on scalars and vectors. Doing it twice changes nothing more.
@@ -51,7 +53,8 @@ def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> U
     done: dict[UOp, UOp] = {}
     for node in nodes:
         same = node.with_src(tuple([done[s] for s in node.src]))
-        expand = expansions.get(node.op)
+        is_kept = node.op in approximate and node.dtype.scalar is dtypes.float32
+        expand = None if is_kept else expansions.get(node.op)
         done[node] = same if expand is None else _through_float32(expand, *same.src)
     return done[root]
 

@@ -25,3 +25,8 @@ class Context:
     def native(self) -> frozenset[Ops]:
         """The operations that the machine's backend prints itself."""
         return self.target.native
+
+    @property
+    def approximate(self) -> frozenset[Ops]:
+        """Of float32: those that it prints where that is asked for."""
+        return self.target.approximate

@@ -32,9 +32,7 @@ MOST_PARTS = 200  # of a graph: a larger one takes longer to run than to look at
 SMALL_BYTES = 1 << 16  # of a result: the kernel of a larger one takes longer than the way to it
 HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
 # What changes how a graph is compiled or run.
-_ASKED = (
-    "DEBUG", "DEBUG_NANS", "NOOPT", "NOALG", "NOSCHED", "PROVE", "CHECK", "FASTMATH", "CHOICES", "SCHEDULE", "BEAM", "BEAM_SECONDS",
-)  # fmt: skip
+_ASKED = ("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
 
 
 class _Result(Spare):
