@@ -38,6 +38,7 @@ class Dialect:
         pointer,
         pointer_code,
     )  # into memory of a group of work items
+    group_bytes: int | None = None  # of such memory, that a text may define; None: any
     constant_space = ""  # address space of module constants, as it stands before `constant`
     memory_bytes = (
         1  # of which the address of a buffer is a multiple, which wide loads of a GPU ask for
@@ -88,6 +89,10 @@ class Dialect:
 
     def memory_of_group(self, name: str, array: str) -> str:
         """The definition of memory of a group, of an array type."""
+        raise CompileError(f"{self.language} has no work items; nothing is kept by a group of them")
+
+    def memory_from_launch(self, name: str) -> str:
+        """The declaration of memory of a group whose size a launch says; for more than `group_bytes`."""
         raise CompileError(f"{self.language} has no work items; nothing is kept by a group of them")
 
     def wait_for_group(self) -> str:

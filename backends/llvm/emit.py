@@ -17,6 +17,7 @@ from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.copies import copies_of, is_aligned, write_copy
 from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.group_memory import memory_of_group
 from proofgrad.backends.llvm.interleave import interleaved_stores, write_interleaved
 from proofgrad.backends.llvm.lanes_off import may_be_on
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
@@ -74,7 +75,8 @@ STACK_BYTES = 1 << 16
 
 def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
     """The LLVM IR of a program. Raises: CompileError for what is not legal Linear."""
-    text = "\n".join(_Printer(linear, name, dialect).module()) + "\n"
+    printer = _Printer(linear, name, dialect)
+    text = "\n".join(printer.module()) + "\n"
     return Source(
         language=dialect.language,
         entry=name,
@@ -85,6 +87,7 @@ def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
         thread_size=launch_size(linear, AxisRole.THREAD),
         cost_flops=operation_count(linear),
         program=linear,
+        group_bytes=printer.kept_by_group.launch_bytes,
     )
 
 
@@ -109,14 +112,15 @@ class _Printer:
         self.tiles = tiles_of(linear) if dialect.has_tiles else {}
         self.has_exit = False
         kept = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
-        self.of_group = {n.src[0].src[0].src[0] for n in kept}
-        self.of_group.update(kept)
+        filled = {n.src[0].src[0].src[0] for n in kept}
+        parts = [n for n in linear.src if n in filled]
+        self.kept_by_group = memory_of_group(name, parts, dialect)
+        self.of_group = {*parts, *kept}
         self.group = group_size(linear)
         self.waits = waits(linear)
         self.copies = copies_of(linear) if dialect.copies_ahead else {}
         self.copied = frozenset(self.copies.values())
         self.shared = 0  # open loops that the items of a group share out
-        self.of_module: list[str] = []
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
 
@@ -135,7 +139,13 @@ class _Printer:
         body += [*self._settled(), *self.release, "  ret void"]
         ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.nontemporal else [])]
         ends += ["", UNPREDICTABLE] if self.by_data else []
-        return [*zeros, *self.of_module, *body, *self.dialect.close(self.name, slots), *ends]
+        return [
+            *zeros,
+            *self.kept_by_group.lines,
+            *body,
+            *self.dialect.close(self.name, slots),
+            *ends,
+        ]
 
     def _settled(self) -> list[str]:
         """Stores past the caches keep no order with others until a fence; nothing is on its way when an item ends."""
@@ -233,10 +243,7 @@ class _Printer:
     def make_scratch(self, node: UOp) -> None:
         number, size = node.arg
         if node in self.of_group:
-            name = self.registers[node] = f"@{self.name}.kept{number}"
-            whole = self.dialect.memory_bytes // node.dtype.itemsize  # what one load may read
-            array = f"[{-(-size // max(1, whole)) * max(1, whole)} x {memory_type(node.dtype)}]"
-            self.of_module.append(self.dialect.memory_of_group(name, array))
+            self.registers[node] = self.kept_by_group.pointers[node]
             return
         name = self.registers[node] = f"%scratch{number}"
         if size * node.dtype.itemsize <= STACK_BYTES:

@@ -29,6 +29,9 @@ class PTXDialect(Dialect):
         False  # 32 bits: of a longer amount LLVM drops the rest, whatever it was compared with
     )
     group_pointer, group_pointer_code = "ptr addrspace(3)", "p3"
+    group_bytes = (
+        48 << 10
+    )  # Source: PTX ISA, "Shared State Space"; CUDA C++ Programming Guide, "Compute Capabilities"
     memory_bytes = 16  # the driver's own memory is aligned to 256
     has_masked_access = False
     functions = FUNCTIONS
@@ -73,6 +76,10 @@ class PTXDialect(Dialect):
     def memory_of_group(self, name: str, array: str) -> str:
         """Shared memory of a block."""
         return f"{name} = internal addrspace(3) global {array} undef, align 16"
+
+    def memory_from_launch(self, name: str) -> str:
+        """Shared memory of a block, as much as the launch gives: an array of unknown size."""
+        return f"{name} = external addrspace(3) global [0 x i8], align 16"
 
     def wait_for_group(self) -> str:
         """A barrier, for memory of the block as well."""

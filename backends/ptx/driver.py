@@ -76,6 +76,9 @@ class Driver:
         self._require_recent()
         self.max_blocks = self._attribute("MAX_GRID_DIM_X")
         self.units = self._attribute("MULTIPROCESSOR_COUNT")
+        self.block_shared = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        self.unit_shared = self._attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
+        self.reserved_shared = self._attribute("RESERVED_SHARED_MEMORY_PER_BLOCK")
         self.stream = self.call("cuStreamCreate", _NON_BLOCKING)
         self._pool = self._make_pool()
         atexit.register(_end, ref(self))
@@ -260,18 +263,34 @@ class Driver:
         for module in retired:
             self.release("cuModuleUnload", module)
 
-    def launch(self, name: str, function: Any, blocks: int, threads: int, parameters: int) -> None:
-        """Start `blocks * threads` work items; `parameters`: the address of void *[], read before this returns."""
+    def allow_shared(self, name: str, function: Any, nbytes: int) -> None:
+        """Launches of a kernel may give each block so much shared memory. Raises: DeviceError for more than there is."""
+        if nbytes > self.block_shared:
+            raise DeviceError(
+                f"the kernel {name} needs {nbytes} bytes of shared memory a block, and {self.label} ({self.name}) has"
+                f" {self.block_shared}: ask for smaller tiles, as with schedule(...)"
+            )
+        which = self.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self.call("cuFuncSetAttribute", function, which, nbytes)
+
+    def launch(
+        self, name: str, function: Any, shape: tuple[int, int, int], parameters: int
+    ) -> None:
+        """Start blocks; `shape`: how many, the threads and bytes of shared memory that each gets.
+
+        `parameters`: the address of void *[], read before this returns.
+        """
         self.note([name])
-        shape = (blocks, 1, 1, threads, 1, 1)
+        blocks, threads, nbytes = shape
+        sizes = (blocks, 1, 1, threads, 1, 1, nbytes)
         try:
-            self.call("cuLaunchKernel", function, *shape, 0, self.stream, parameters, 0)
+            self.call("cuLaunchKernel", function, *sizes, self.stream, parameters, 0)
         except CallFailed as error:
             if error.code != TOO_MANY_RESOURCES or self.lost:
                 raise
-            raise DeviceError(f"{error}; {self._needs(name, function, threads)}") from None
+            raise DeviceError(f"{error}; {self._needs(name, function, shape)}") from None
 
-    def _needs(self, name: str, function: Any, threads: int) -> str:
+    def _needs(self, name: str, function: Any, shape: tuple[int, int, int]) -> str:
         attribute = self.api.CUfunction_attribute
         registers, shared = [
             int(self.call("cuFuncGetAttribute", which, function))
@@ -281,7 +300,7 @@ class Driver:
             )
         ]
         return (
-            f"the kernel {name} needs {registers} registers for each of {threads} threads and {shared} bytes of shared"
+            f"the kernel {name} needs {registers} registers for each of {shape[1]} threads and {shared + shape[2]} bytes of shared"
             " memory a block; ask for smaller tiles, as with schedule(...)"
         )
 

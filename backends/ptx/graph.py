@@ -93,7 +93,7 @@ class GraphSequence:
         parameters.func = launch.function
         parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = launch.blocks, 1, 1
         parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = launch.threads, 1, 1
-        parameters.sharedMemBytes = 0
+        parameters.sharedMemBytes = launch.shared_bytes
         parameters.kernelParams = ctypes.addressof(arguments[1])
         return parameters
 

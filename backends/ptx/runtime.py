@@ -35,7 +35,9 @@ from proofgrad.core.ir.uop import UOp
 
 WIDE_BYTES = 16  # of the widest load of an item
 BLOCK_ITEMS = 256  # of a block that computes a row together
-SHARED_BYTES = 48 << 10  # of a block, on every GPU, without asking for more
+# Of shared memory, where there is no GPU to ask: what a block may ask for, what a multiprocessor has, and what each block
+# costs besides. Source: CUDA C++ Programming Guide, "Compute Capabilities", 9.0.
+BLOCK_SHARED, UNIT_SHARED, RESERVED_SHARED = 227 << 10, 228 << 10, 1 << 10
 UNITS = 132  # multiprocessors, of an H100 or H200: where there is no GPU to ask
 WARP = 32  # items that run in step
 REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
@@ -67,7 +69,9 @@ class PTXBackend(Backend):
             vector_registers=REGISTERS * 4 // WIDE_BYTES,
             work_items=True,
             group_items=BLOCK_ITEMS,
-            local_bytes=SHARED_BYTES,
+            local_bytes=BLOCK_SHARED if driver is None else driver.block_shared,
+            unit_local_bytes=UNIT_SHARED if driver is None else driver.unit_shared,
+            lost_local_bytes=RESERVED_SHARED if driver is None else driver.reserved_shared,
             units=UNITS if driver is None else driver.units,
             lockstep=WARP,
             matrix_units=matrix_units(self.architecture),
@@ -185,6 +189,9 @@ class KernelLaunch:
             )
         self.module = module
         self.function = driver.function(module.handle, binary.entry)
+        self.shared_bytes = source.group_bytes
+        if self.shared_bytes:
+            driver.allow_shared(self.name, self.function, self.shared_bytes)
         count = max(1, len(self.slots))
         self._values, self._positions = ctypes.c_uint64 * count, ctypes.c_void_p * count
 
@@ -192,7 +199,8 @@ class KernelLaunch:
         if self.blocks:
             arguments = self.arguments([buffers[slot].address for slot in self.slots])
             position = ctypes.addressof(arguments[1])
-            self.driver.launch(self.name, self.function, self.blocks, self.threads, position)
+            shape = (self.blocks, self.threads, self.shared_bytes)
+            self.driver.launch(self.name, self.function, shape, position)
 
     def arguments(self, addresses: Sequence[int]) -> tuple[Any, Any]:
         """Arguments of one launch, its own: other threads may launch the same kernel."""

@@ -28,6 +28,7 @@ from proofgrad.backends.ptx.emulator.state import (
 )
 
 UNITS = 132  # multiprocessors that a GPU says it has
+RESERVED_SHARED = 1 << 10  # of a block's shared memory, from compute capability 8.0 on
 
 
 class EmulatedDriver(MemoryCalls, KernelCalls):
@@ -43,11 +44,16 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
         ("CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X", 5),
         ("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", 16),
         ("CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED", 115),
+        ("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR", 81),
+        ("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", 97),
+        ("CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK", 111),
     )
     CUmemPool_attribute = names(("CU_MEMPOOL_ATTR_RELEASE_THRESHOLD", 4))
     CUjit_option = names(("CU_JIT_ERROR_LOG_BUFFER", 5), ("CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES", 6))
     CUfunction_attribute = names(
-        ("CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES", 1), ("CU_FUNC_ATTRIBUTE_NUM_REGS", 4)
+        ("CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES", 1),
+        ("CU_FUNC_ATTRIBUTE_NUM_REGS", 4),
+        ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 8),
     )
 
     def __init__(
@@ -84,7 +90,10 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
     def cuDeviceGetAttribute(self, attribute: int, device: int) -> int:
         """A fact about a GPU."""
         major, minor = divmod(self.capability, 10)
-        known = {75: major, 76: minor, 5: MAX_GRID, 16: UNITS, 115: 1}
+        asked, whole = self.asked_shared()
+        reserved = RESERVED_SHARED if self.capability >= 80 else 0
+        memory = {81: whole, 97: asked, 111: reserved}
+        known = {75: major, 76: minor, 5: MAX_GRID, 16: UNITS, 115: 1, **memory}
         self.require(attribute in known)
         return known[attribute]
 

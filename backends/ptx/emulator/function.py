@@ -30,7 +30,8 @@ DONE, FAULT = -1, -2
 FRAME = "FRAME_BYTES"  # stands for the size of a frame until all of it is known
 FLOAT = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 ROLES = ("ntid", "nctaid", "ctaid")  # of a launch, three numbers each, in its first words
-RANGES = 10  # the word of a launch where the first and last addresses begin that may be used
+GIVEN = 10  # the word of a launch with the bytes of shared memory that it gives a block
+RANGES = 11  # the word of a launch where the first and last addresses begin that may be used
 FAULT_WORD = 9  # the address where a fault is written down: kind, address, bytes, line
 WARP = 32
 _SPECIAL = re.compile(r"%(tid|ntid|ctaid|nctaid)\.([xyz])$")
@@ -55,7 +56,13 @@ class Function:
         self.frame_bytes = 0
         self.queue: int | None = None  # where copies under way are listed in each frame
         shared = [*_of_space(module, "shared"), *_of_space(kernel, "shared")]
-        self.shared, self.shared_bytes = _placed(shared)
+        own = [variable for variable in shared if not variable.is_of_launch]
+        given = [variable for variable in shared if variable.is_of_launch]
+        self.shared, self.shared_bytes = _placed(own)
+        align = max([variable.align for variable in given], default=1)
+        self.shared_bytes = -(-self.shared_bytes // align) * align
+        self.shared.update({variable.name: self.shared_bytes for variable in given})
+        self.takes_shared = bool(given)
         self._names = self._line = 0
         self._entry: list[str] = []
         self._offset = 0

@@ -49,7 +49,15 @@ def run(launch: Launch, bounds: Bounds, backwards: bool = False, only: range | N
     count = launch.threads[0] * launch.threads[1] * launch.threads[2]
     blocks = range(launch.blocks[0] * launch.blocks[1] * launch.blocks[2]) if only is None else only
     fault = (ctypes.c_int64 * 4)()
-    words = [*launch.threads, *launch.blocks, 0, 0, 0, ctypes.addressof(fault)]
+    words = [
+        *launch.threads,
+        *launch.blocks,
+        0,
+        0,
+        0,
+        ctypes.addressof(fault),
+        launch.dynamic_bytes,
+    ]
     for offset, nbytes in kernel.parameters:
         value = int.from_bytes(launch.parameters[offset : offset + nbytes], "little")
         words += bounds(value) if nbytes == 8 else (0, 0)
@@ -57,9 +65,10 @@ def run(launch: Launch, bounds: Bounds, backwards: bool = False, only: range | N
     table = (ctypes.c_int64 * len(words))(*words)
     parameters = ctypes.create_string_buffer(launch.parameters, max(1, len(launch.parameters)))
     lanes = -(-count // WARP) * WARP if kernel.meetings else 1
-    frames, shared = _aligned(lanes * kernel.frame_bytes), _aligned(kernel.shared_bytes + launch.dynamic_bytes)  # fmt: skip
+    shared_bytes = kernel.shared_bytes + launch.dynamic_bytes
+    frames, shared = _aligned(lanes * kernel.frame_bytes), _aligned(shared_bytes)
     memory = (ctypes.addressof(table), ctypes.addressof(parameters), shared[1], frames[1])
-    ctypes.memset(shared[1], _POISON, kernel.shared_bytes)
+    ctypes.memset(shared[1], _POISON, shared_bytes)
     if kernel.meetings:
         block = _Block(kernel, table, memory, count, frames, shared)
         ended = any(not block.run(b, launch.blocks, backwards) for b in blocks)
@@ -116,7 +125,7 @@ class _Block:
         self.table[7] = number // blocks[0] % blocks[1]
         self.table[8] = number // (blocks[0] * blocks[1])
         ctypes.memset(self.frames[1], 0, len(self.frames[0]) - 512)
-        ctypes.memset(self.shared[1], _POISON, self.kernel.shared_bytes)
+        ctypes.memset(self.shared[1], _POISON, len(self.shared[0]) - 512)
         ctypes.memset(self.states, 0, ctypes.sizeof(self.states))
         turned = bool(number % 2) != backwards
         while True:

@@ -13,6 +13,7 @@ from proofgrad.backends.ptx.emulator.grid import KernelFault, Launch, run
 from proofgrad.backends.ptx.emulator.module import compiled
 from proofgrad.backends.ptx.emulator.parse import Refused
 from proofgrad.backends.ptx.emulator.state import (
+    ASKED_SHARED,
     MAX_BLOCK,
     MAX_GRID,
     MAX_GRID_YZ,
@@ -45,6 +46,12 @@ class KernelCalls(Calls):
         self.launches = self.graph_launches = 0
         self.backwards = False  # the other order of warps
         self.max_threads = MAX_BLOCK  # of a block, for kernels that need more than there is
+        self.capability = 90
+
+    def asked_shared(self) -> tuple[int, int]:
+        """Bytes of shared memory that a block may ask for, and that a multiprocessor has."""
+        block, whole = ASKED_SHARED[max([one for one in ASKED_SHARED if one <= self.capability])]
+        return block << 10, whole << 10
 
     @property
     def modules(self) -> int:
@@ -85,6 +92,13 @@ class KernelCalls(Calls):
         kernel = function.kernel
         return {1: kernel.shared_bytes, 4: kernel.registers}[attribute]
 
+    def cuFuncSetAttribute(self, function: Function, attribute: int, value: int) -> None:
+        """From now on launches of a kernel may give a block more shared memory."""
+        self.own(function.module)
+        most = self.asked_shared()[0] - function.kernel.shared_bytes
+        self.require(attribute == 8 and 0 <= value <= most)
+        function.allowed_shared = function.kernel.shared_bytes + value
+
     def cuLaunchKernel(
         self, function: Function, gx: int, gy: int, gz: int, bx: int, by: int, bz: int,
         dynamic_bytes: int, stream: Stream, parameters: int, extra: int,
@@ -112,7 +126,7 @@ class KernelCalls(Calls):
         self.require(count <= self.max_threads, CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
         kernel = function.kernel
         shared = kernel.shared_bytes + dynamic_bytes
-        self.require(shared <= MAX_SHARED)
+        self.require(shared <= max(MAX_SHARED, function.allowed_shared))
         packed = bytearray(kernel.parameter_bytes)
         for k, (offset, nbytes) in enumerate(kernel.parameters):
             position = ctypes.c_uint64.from_address(parameters + 8 * k).value

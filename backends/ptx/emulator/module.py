@@ -16,7 +16,7 @@ from typing import Any
 
 from proofgrad.backends.ptx.emulator.access import ACCESS, ENTRY_BYTES, QUEUE_ENTRIES, QUEUE_HEAD
 from proofgrad.backends.ptx.emulator.convert import CONVERT
-from proofgrad.backends.ptx.emulator.function import DONE, FAULT, FRAME, RANGES, Function
+from proofgrad.backends.ptx.emulator.function import DONE, FAULT, FRAME, GIVEN, RANGES, Function
 from proofgrad.backends.ptx.emulator.matrices import MATRICES
 from proofgrad.backends.ptx.emulator.meeting import MEETING
 from proofgrad.backends.ptx.emulator.parse import Kernel, Label, Module, Refused, Variable, parse
@@ -122,9 +122,14 @@ def _usable(module: Module, kernel: Kernel, function: Function, frame_bytes: int
                 name = _symbol(variable)
                 lines.append(f"  %v.{name} = ptrtoint ptr @{name} to i64")
                 ranges.append((f"%v.{name}", str(variable.nbytes)))
-        if where != "global" and function.shared_bytes:
-            lines.append("  %s = ptrtoint ptr %shared to i64")
-            ranges.append(("%s", str(function.shared_bytes)))
+        if where != "global" and (function.shared_bytes or function.takes_shared):
+            lines += [
+                "  %s = ptrtoint ptr %shared to i64",
+                f"  %given = getelementptr i64, ptr %launch, i64 {GIVEN}",
+                "  %more = load i64, ptr %given",
+                f"  %all = add i64 %more, {function.shared_bytes}",
+            ]
+            ranges.append(("%s", "%all"))
         if where == "any" and frame_bytes:
             lines.append("  %f = ptrtoint ptr %frame to i64")
             ranges.append(("%f", str(frame_bytes)))

@@ -21,7 +21,7 @@ _WITHOUT_MEANING = re.compile(
     r"\.(pragma|maxntid|reqntid|minnctapersm|maxnreg|noreturn|loc|file|section)\b"
 )
 _VARIABLE = re.compile(
-    r"(?:\.(?:visible|extern|weak|common)\s+)?\.(?P<space>global|const|shared|local)\s+(?:\.align\s+(?P<align>\d+)\s+)?"
+    r"(?:\.(?P<linkage>visible|extern|weak|common)\s+)?\.(?P<space>global|const|shared|local)\s+(?:\.align\s+(?P<align>\d+)\s+)?"
     r"\.(?P<kind>\w+)\s+(?P<name>[\w$%]+)\s*(?:\[(?P<size>\d*)\])?\s*(?:=\s*(?P<value>.*))?$",
     re.S,
 )
@@ -67,6 +67,7 @@ class Variable:
     nbytes: int
     align: int
     data: bytes = b""
+    is_of_launch: bool = False  # as large as a launch says, behind all other shared memory
 
 
 @dataclass(slots=True)
@@ -185,10 +186,11 @@ def _parameters(line: int, text: str) -> dict[str, int]:
 
 def _variable(line: int, found: re.Match[str]) -> Variable:
     kind, size, value = found["kind"], found["size"], found["value"]
-    if kind not in WIDTH or size == "":
+    is_of_launch = size == "" and found["space"] == "shared" and found["linkage"] == "extern"
+    if kind not in WIDTH or (size == "" and not is_of_launch):
         raise Refused(f"line {line}: {found[0][:80]!r} is not emulated (no size)")
     item = WIDTH[kind] // 8
-    nbytes = item * int(size or 1)
+    nbytes = 0 if is_of_launch else item * int(size or 1)
     data = b""
     if value is not None:
         numbers = [int(n.rstrip("uU"), 0) for n in re.findall(r"-?\w+", value)]
@@ -196,7 +198,8 @@ def _variable(line: int, found: re.Match[str]) -> Variable:
         data = data.ljust(nbytes, b"\0")
     elif found["space"] in ("global", "const"):
         data = bytes(nbytes)  # PTX ISA, "Initializers": by default 0
-    return Variable(found["name"], found["space"], nbytes, int(found["align"] or item), data)
+    align = int(found["align"] or item)
+    return Variable(found["name"], found["space"], nbytes, align, data, is_of_launch)
 
 
 def _in_kernel(kernel: Kernel, scopes: list[dict[str, str]], line: int, statement: str) -> None:

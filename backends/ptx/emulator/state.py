@@ -21,6 +21,18 @@ from proofgrad.backends.ptx.emulator.module import Compiled
 
 MEMORY_BYTES = 8 << 30
 MAX_GRID, MAX_GRID_YZ, MAX_BLOCK, MAX_SHARED = 2**31 - 1, 65535, 1024, 48 << 10
+# KB of shared memory that a block may ask for, and that a multiprocessor has, from each compute capability on. Source: CUDA C++
+# Programming Guide, "Compute Capabilities".
+ASKED_SHARED = {
+    70: (96, 96),
+    75: (64, 64),
+    80: (163, 164),
+    86: (99, 100),
+    87: (163, 164),
+    89: (99, 100),
+    90: (227, 228),
+    120: (99, 100),
+}
 LARGE = 1 << 16  # from here on memory comes in pages
 
 
@@ -117,6 +129,7 @@ class Function:
 
     module: Module
     kernel: Compiled
+    allowed_shared: int = MAX_SHARED  # with what a launch gives
 
 
 @dataclass(eq=False, slots=True)

@@ -82,7 +82,9 @@ class Target:
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
     group_items: int = 0  # work items of a group that may wait for each other; 0: they cannot
-    local_bytes: int = 0  # of memory that a group has to itself while it runs
+    local_bytes: int = 0  # of memory that a group may have to itself while it runs
+    unit_local_bytes: int = 0  # of such memory of a unit, for all groups on it; 0: not known
+    lost_local_bytes: int = 0  # of it, that each group costs beside what it asks for
     units: int = (
         0  # that groups run on, all at once; 0: there are no groups that items read side by side in
     )
@@ -123,6 +125,14 @@ class Target:
         if (kept, functions) == (self.matrix_units, self.approximate):
             return self
         return _with(self, kept, functions)
+
+    def local_bytes_of(self, groups: int) -> int:
+        """Of memory of a group, as much as leaves room for so many groups on a unit at once.
+
+        A unit of which nothing is known is taken to have twice what one group may have.
+        """
+        whole = self.unit_local_bytes or 2 * self.local_bytes
+        return max(0, min(self.local_bytes, whole // groups - self.lost_local_bytes))
 
     @property
     def has_scalar_items(self) -> bool:
@@ -165,6 +175,7 @@ class Source:
     thread_size: int | None = None  # size of the THREAD range: items to share out
     group_size: int | None = None  # items of a group that wait for each other; None: no item waits
     cost_flops: int = 0  # operations of one run, an estimate
+    group_bytes: int = 0  # of memory of a group, which the text leaves to the launch
     program: UOp | None = field(default=None, compare=False, repr=False)  # the Linear it is of
 
 

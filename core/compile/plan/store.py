@@ -146,7 +146,8 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
         "entry": source.entry,
         "text": source.text,
         "params": [dtype.name for dtype in source.params],
-        "sizes": [source.global_size, source.thread_size, source.group_size, source.cost_flops],
+        "sizes": [source.global_size, source.thread_size, source.group_size],
+        "counts": [source.cost_flops, source.group_bytes],
         "slots": kernel.slots,
         "size": kernel.size,
         "variables": list(kernel.variables.items()),
@@ -176,7 +177,8 @@ def _read(data: dict[str, Any], backend: Backend) -> Plan:
 
 
 def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
-    global_size, thread_size, group_size, flops = parts["sizes"]
+    global_size, thread_size, group_size = parts["sizes"]
+    flops, group_bytes = parts["counts"]
     source = Source(
         str(parts["language"]),
         str(parts["entry"]),
@@ -186,6 +188,7 @@ def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
         thread_size if thread_size is None else _count(thread_size),
         group_size if group_size is None else _count(group_size),
         _count(flops),
+        _count(group_bytes),
     )
     slots = tuple([_count(slot) for slot in parts["slots"]])
     variables = {_count(slot): str(name) for slot, name in parts["variables"]}

@@ -35,6 +35,7 @@ SIDES = ((8, 2), (4, 2), (8, 1), (4, 1), (2, 1))
 # Steps that are kept, in loads of an item along them. Columns that lie along the steps are kept as they lie, and neighbours
 # read so many elements apart: an odd number of loads, so that 8 items that read 16 bytes each find these in banks of their own.
 STEPS, STEPS_ALONG = (4, 2), (3, 5)
+GROUPS_OF_A_UNIT = 2  # for which it has memory, so that one multiplies while another waits
 MOST_AT_ONCE = 4  # steps that are written out
 # Cost of what a multiply-add reads from local and from far memory, in multiply-adds for a float (measured on none: from
 # 32 floats of local memory, 128 multiply-adds and 2 floats of far memory a cycle of a multiprocessor).
@@ -183,7 +184,7 @@ def ways_to_share(kernel: UOp, target: Target) -> list[tuple[Tile, SharedTile]]:
 
 
 def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]]:
-    """The tiles that fit the registers, and half of the local memory: another group uses the other half."""
+    """The tiles that fit the registers, and local memory twice for each group of a unit, as copies ahead need it."""
     lanes = target.lanes(product.reduction.dtype)
     along = columns_run_along(product)
     tiles = [Tile(rows, vectors, lanes) for rows, vectors in SIDES]
@@ -199,7 +200,7 @@ def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]
         if (tile.rows + 1) * tile.columns <= lanes * target.vector_registers
         and target.lockstep <= one.items <= target.group_items
         and one.steps < product.sizes[3]
-        and _bytes(tile, one, product) <= target.local_bytes // 2
+        and _bytes(tile, one, product) <= target.local_bytes_of(2 * GROUPS_OF_A_UNIT)
     ]
 
 

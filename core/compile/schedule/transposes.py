@@ -28,6 +28,8 @@ LONGEST_SIDE = 128
 LEAST_SIDE = 8
 # Tiles with fewer elements in all are as fast from the second cache.
 WORTH_TILES = 1 << 14
+# Groups for which a unit has memory, so that some read while others wait.
+GROUPS_OF_A_UNIT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def choose_transposed(kernel: UOp, target: Target, override: Schedule) -> Transp
     along, across = [min(side, size) for size in sizes]
     longest = [min(LONGEST_SIDE, size) for size in sizes]
     tile = Transposed(min(longest[0], side * side // across), min(longest[1], side * side // along))
-    return tile if _bytes(tile, turned, target) <= target.local_bytes // 2 else NO_TRANSPOSED
+    room = target.local_bytes_of(GROUPS_OF_A_UNIT)
+    return tile if _bytes(tile, turned, target) <= room else NO_TRANSPOSED
 
 
 def _bytes(tile: Transposed, turned: Turned, target: Target) -> int:

@@ -35,6 +35,8 @@ WARPS = (8, 4, 2, 1)
 KEY_TILES = (8, 4, 2)
 # Rows and keys below which tiles are mostly empty, and each product alone is soon done.
 LEAST_ROWS = LEAST_KEYS = 32
+# Groups for which a unit has memory, so that one multiplies while another waits.
+GROUPS_OF_A_UNIT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +68,19 @@ def tile_of_warps(
         for tiles in KEY_TILES:
             tile = WarpTile(warps, 1, 1, tiles)
             is_short = warps > 1 and warps * high >= 2 * sizes.rows
-            if not is_short and _fits(tile, sizes, unit, reductions, target):
+            room = target.local_bytes_of(GROUPS_OF_A_UNIT)
+            if not is_short and _fits(tile, sizes, unit, reductions, target, room):
                 return tile
     return None
 
 
-def _fits(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target) -> bool:
-    """Whether items, memory of the group and whole steps of the unit allow a tile."""
+def _fits(
+    tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target, room: int
+) -> bool:
+    """Whether items, so many bytes of memory of the group and whole steps of the unit allow a tile."""
     is_such = tile.column_warps == tile.row_tiles == 1 and tile.warps * WARP <= target.group_items
     is_whole = tile.column_tiles * GROUPS % (QUARTERS * unit.steps) == 0
-    return (
-        is_such and is_whole and _bytes(tile, sizes, unit, reductions, target) <= target.local_bytes
-    )
+    return is_such and is_whole and _bytes(tile, sizes, unit, reductions, target) <= room
 
 
 def steps_at_once(sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
@@ -118,7 +121,8 @@ def choose_warp_rows(kernel: UOp, target: Target, override: Schedule) -> WarpTil
         return None
     sizes, reductions = rows.found.sizes, len(rows.along)
     asked = override.warps
-    if asked is not None and _fits(asked, sizes, rows.unit, reductions, target):
+    room = target.local_bytes
+    if asked is not None and _fits(asked, sizes, rows.unit, reductions, target, room):
         return asked
     return tile_of_warps(sizes, rows.unit, reductions, target)
 

@@ -26,12 +26,15 @@ from proofgrad.core.compile.tactics.vector_lanes import lanes_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
+# Groups for which a unit has memory, so that one reads while another waits.
+GROUPS_OF_A_UNIT = 2
+
 
 def rows_kept(nest: LoopNest, items: int, target: Target) -> LoopNest:
     """The nest whose rows, one a group, are read once, as far as the group has room."""
     rows = rows_to_share(nest.graph)
     parts = sum([2 * items * row.dtype.itemsize for row in rows])  # of the sums of the items
-    room = target.local_bytes - parts
+    room = target.local_bytes_of(GROUPS_OF_A_UNIT) - parts
     for values in (_loads_along, costly_along):
         for alike in computed_alike(nest.graph, values):
             loop, value = alike[0]
