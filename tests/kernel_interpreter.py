@@ -196,7 +196,7 @@ class Meanings:
     def _kept(self, node: UOp) -> Callable[[int, Loops, Memory], Any]:
         """What LOCAL_BUFFER holds at an index. All of its positions are filled, also those that nobody reads.
 
-        Of two parts of which the next iteration's is filled ahead, the other one is what the iteration before has left.
+        Of parts of which the one furthest ahead is filled, the others are what the iteration before has left.
         """
         value, loops, around = self.of(node.src[0]), node.src[1:], tuple(free_loops(node))
         sizes = [loop.src[0].arg for loop in loops]
@@ -214,7 +214,7 @@ class Meanings:
                 position = 0
                 for counter, size in zip(counters, sizes):
                     position = position * size + counter
-                is_left = left is not None and counters[0] == env[summed[0]] % 2
+                is_left = left is not None and counters[0] != (env[summed[0]] - 1) % sizes[0]
                 row[position] = left[position] if is_left else value(inner, memory)
             return row
 

@@ -258,7 +258,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "collapse": lambda a: (a.nodes(a.first()), a.made()[0]),
     "deinterleave": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "pad_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
-    "fill_ahead": lambda a: (a.node(), *a.made()),
+    "fill_ahead": lambda a: (a.node(), *a.made(), *(a.numbers("by") if " by " in a.text else ())),
     "extend": lambda a: (a.node(),),
     "join_sums": lambda a: (a.node(),),
     "leave": lambda a: (a.node(),),

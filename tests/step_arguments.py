@@ -265,6 +265,8 @@ def for_fill_ahead(graph: UOp) -> Iterator[Arguments]:
     for loop in (*loops, FOREIGN, *NO_LOOPS):
         for number in {FREE, *[x.arg[0] for x in loops]}:
             yield _call(loop, NewLoop(number, AxisRole.AHEAD))
+        for parts in (0, 1, 3, 4, 7):
+            yield _call(loop, NewLoop(FREE, AxisRole.AHEAD), parts)
         for role in AxisRole:
             yield _call(loop, NewLoop(FREE, role))
 

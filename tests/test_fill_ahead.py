@@ -170,8 +170,8 @@ def test_the_solver_shows_all_of_a_product_by_units(
 def test_no_wait_may_be_lost() -> None:
     linear = product(9, 17, 18)
     (wait,) = waits(linear)
-    assert wait.op is Ops.RANGE and what_races(linear, {wait}) is None
-    assert "read before all wait" in (what_races(linear, ()) or "")
+    assert wait.op is Ops.RANGE and what_races(linear, {wait: 0}) is None
+    assert "read before all wait" in (what_races(linear, {}) or "")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ TARGET = replace(test_shared_tiles.Sharing.target, copies_ahead=True)
 def test_a_lost_wait_is_found_by_the_proof(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof, "waits", lambda linear: frozenset())
+    monkeypatch.setattr(proof, "waits", lambda linear: {})
     assert "read before all wait" in planted(bodies, TARGET, "linearize", linearize)
 
 

@@ -400,7 +400,7 @@ WITHOUT_MEMORY_OF_A_GROUP = """program, indices i32
 
 def test_items_that_do_not_all_come_to_a_product_are_found() -> None:
     linear = linearize(read_nest(WITHOUT_MEMORY_OF_A_GROUP))
-    assert what_races(linear, ()) is None
+    assert what_races(linear, {}) is None
     (loop,) = [n for n in linear.src if n.op is Ops.RANGE and n.arg[1] is AxisRole.BLOCK]
     uneven = linear.substitute({loop: loop.replace(arg=(loop.arg[0], AxisRole.GLOBAL))})
-    assert "multiply matrices together inside of loop r1" in (what_races(uneven, ()) or "")
+    assert "multiply matrices together inside of loop r1" in (what_races(uneven, {}) or "")

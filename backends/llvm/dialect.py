@@ -103,8 +103,12 @@ class Dialect:
         """The instruction that begins to copy into memory of a group; `size`: so many of the bytes, and zeros behind."""
         raise CompileError(f"{self.language} has no copies that go on by themselves")
 
-    def wait_for_copies(self) -> str:
-        """The instruction that waits until all copies of this item have arrived."""
+    def end_copies(self) -> str:
+        """The instruction that makes the copies which this item has begun since the last one a group of them."""
+        raise CompileError(f"{self.language} has no copies that go on by themselves")
+
+    def wait_for_copies(self, on_their_way: int = 0) -> str:
+        """The instruction that waits until all copies of this item have arrived, but for the last groups of them."""
         raise CompileError(f"{self.language} has no copies that go on by themselves")
 
     def product_of_fragments(

@@ -265,7 +265,7 @@ class _Printer:
     def kept(self, node: UOp) -> None:
         self.registers[node] = self._register(node.src[0].src[0].src[0])
         if node in self.waits:
-            self._wait_for_group()
+            self._wait_for_group(self.waits[node])
 
     def cast(self, node: UOp) -> None:
         convert = write_cast if node.op is Ops.CAST else write_bitcast
@@ -348,18 +348,18 @@ class _Printer:
         self.loops.append(loop)
 
     def _open_part(self, node: UOp, loop: OpenLoop) -> None:
-        """The part that is filled for this iteration of the loop around, then the one for the next, before which items wait."""
+        """The parts that are filled for the first iterations of the loop around, then the one furthest ahead, before which items wait."""
         writer, llvm_type = self.writer, register_type(node.dtype)
         if node in self.waits:
-            is_next = writer.let(f"icmp eq {llvm_type} {loop.counter}, 1")
-            writer.do(f"br i1 {is_next}, label %{loop.label}.next, label %{loop.label}.fill")
+            is_last = writer.let(f"icmp eq {llvm_type} {loop.counter}, {_parts_of(node) - 1}")
+            writer.do(f"br i1 {is_last}, label %{loop.label}.next, label %{loop.label}.fill")
             writer.begin_block(f"{loop.label}.next")
-            self._wait_for_group()
+            self._wait_for_group(self.waits[node])
             writer.do(f"br label %{loop.label}.fill")
             writer.begin_block(f"{loop.label}.fill")
         iteration = self.registers[self.loops[-1].range]
         later = writer.let(f"add {llvm_type} {iteration}, {loop.counter}")
-        self.registers[node] = writer.let(f"and {llvm_type} {later}, 1")
+        self.registers[node] = writer.let(f"urem {llvm_type} {later}, {_parts_of(node)}")
 
     def _first_part(self, node: UOp) -> str:
         """Where a loop over parts begins: later iterations of the loop around find what the one before has filled."""
@@ -367,11 +367,14 @@ class _Printer:
             raise CompileError(f"Linear of {self.name} fills memory ahead outside of a reduction")
         iteration, llvm_type = self.registers[self.loops[-1].range], register_type(node.dtype)
         is_first = self.writer.let(f"icmp eq {llvm_type} {iteration}, 0")
-        return self.writer.let(f"select i1 {is_first}, {llvm_type} 0, {llvm_type} 1")
+        return self.writer.let(
+            f"select i1 {is_first}, {llvm_type} 0, {llvm_type} {_parts_of(node) - 1}"
+        )
 
-    def _wait_for_group(self) -> None:
+    def _wait_for_group(self, on_their_way: int) -> None:
+        """All items wait for each other; the last so many groups of their copies may be on their way."""
         if self.copies:
-            self.writer.do(self.dialect.wait_for_copies())
+            self.writer.do(self.dialect.wait_for_copies(on_their_way))
         self.writer.do(self.dialect.wait_for_group())
 
     def _limits(self, node: UOp) -> tuple[str, str, bool]:
@@ -407,7 +410,9 @@ class _Printer:
         if self._is_one_each(node.src[0]):
             return
         if node in self.waits:
-            self._wait_for_group()
+            self._wait_for_group(self.waits[node])
+        if node.src[0].arg[1] is AxisRole.AHEAD and self.copies and self.waits.get(node.src[0]):
+            self.writer.do(self.dialect.end_copies())
         if not self.loops or self.loops[-1].range is not node.src[0]:
             raise CompileError(f"Linear of {self.name} closes a loop that is not the innermost one")
         loop = self.loops.pop()
@@ -606,6 +611,11 @@ class _Printer:
         write_store(writer, self.positions[position], value.dtype, self._register(value))
         writer.do(f"br label %{label}.end")
         writer.begin_block(f"{label}.end")
+
+
+def _parts_of(loop: UOp) -> int:
+    """Of memory that is filled ahead."""
+    return int(loop.src[0].arg)
 
 
 def _allocator(used: list[str]) -> list[str]:

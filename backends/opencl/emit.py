@@ -213,13 +213,15 @@ class _Printer:
                 assert_never(role)
 
     def _open_part(self, node: UOp, name: str, kind: str) -> None:
-        """The part that is filled for this iteration of the loop around, then the one for the next, before which items wait."""
+        """The parts that are filled for the first iterations of the loop around, then the one furthest ahead, before which items wait."""
         later, around = self._unused(f"later{node.arg[0]}"), self._names[self._running[-1]]
-        self._line(f"for ({kind} {later} = {around} == 0 ? 0 : 1; {later} < 2; {later}++) {{")
+        parts = int(node.src[0].arg)
+        first = f"{around} == 0 ? 0 : {parts - 1}"
+        self._line(f"for ({kind} {later} = {first}; {later} < {parts}; {later}++) {{")
         self._depth += 1
-        self._line(f"{kind} {name} = ({around} + {later}) & 1;")
+        self._line(f"{kind} {name} = ({around} + {later}) % {parts};")
         if node in self._waits:
-            self._line(f"if ({later} == 1) barrier(CLK_LOCAL_MEM_FENCE);")
+            self._line(f"if ({later} == {parts - 1}) barrier(CLK_LOCAL_MEM_FENCE);")
 
     def _close(self, range_node: UOp) -> None:
         role = range_node.arg[1]

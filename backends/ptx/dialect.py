@@ -93,8 +93,14 @@ class PTXDialect(Dialect):
         name = f"llvm.nvvm.cp.async.{cache}.shared.global.{nbytes}{form}"
         return f"call void @{name}({pointers}{counted})"
 
-    def wait_for_copies(self) -> str:
-        """cp.async.wait_all."""
+    def end_copies(self) -> str:
+        """cp.async.commit_group."""
+        return "call void @llvm.nvvm.cp.async.commit.group()"
+
+    def wait_for_copies(self, on_their_way: int = 0) -> str:
+        """cp.async.wait_all, or of groups of copies but for the last."""
+        if on_their_way:
+            return f"call void @llvm.nvvm.cp.async.wait.group(i32 {on_their_way})"
         return "call void @llvm.nvvm.cp.async.wait.all()"
 
     def product_of_fragments(

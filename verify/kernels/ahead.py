@@ -1,10 +1,10 @@
-"""What must hold of memory that is filled for the next iteration of a loop while the present one reads it.
+"""What must hold of memory that is filled for later iterations of a loop while the present one reads it.
 
 Owns: these claims about one Linear, as terms. Does not own: deciding them (kernels/questions.py), waiting between (kernels/waiting.py).
 
-Iteration s of the loop around fills part (s + 1) % 2 of the memory, the first one part 0 as well. So the memory is what its LOCAL_BUFFER
-says, both parts of it, if the other part would be filled with what the iteration before has put there. And an iteration reads
-the part s % 2 alone, so that it may read while the other one is filled.
+Of P parts of the memory iteration s of the loop around fills part (s + P - 1) % P, the first one all others before. So the memory is what
+its LOCAL_BUFFER says, all parts of it, if each other part would be filled with what the iteration before has left there. And an iteration
+reads the part s % P alone, so that it may read while others are filled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Claim = tuple[str, UOp, tuple[UOp, ...]]  # what it says, the term, what is give
 
 
 def is_ahead(loop: UOp) -> bool:
-    """Whether a loop goes over parts of memory of which the next iteration's is filled ahead."""
+    """Whether a loop goes over parts of memory of which those of later iterations are filled ahead."""
     return loop.arg[1] is AxisRole.AHEAD
 
 
@@ -48,19 +48,20 @@ def claims_of(linear: UOp, values: Sequence[UOp]) -> Iterator[Claim]:
     for memory in memories:
         value, part, *loops = memory.src
         loop = around[part]
-        later, two = loop + 1, loop.const_like(2)
-        read_next = UOp(Ops.MOD, loop.dtype, (later, two))
+        later, parts = loop + 1, loop_size(part)
         is_later = later < loop.const_like(loop_size(loop))
-        for term in _plain_parts(value):
-            left = term.substitute({part: read_next})
-            filled = term.substitute({part: read_next, loop: later})
-            same = UOp(Ops.CMPEQ, dtypes.bool, (left, filled))
-            yield "another value than the iteration before has put there", same, (is_later,)
+        for distance in range(parts - 1):  # the parts that iteration `later` does not fill
+            other = UOp(Ops.MOD, loop.dtype, (later + distance, loop.const_like(parts)))
+            for term in _plain_parts(value):
+                left = term.substitute({part: other})
+                filled = term.substitute({part: other, loop: later})
+                same = UOp(Ops.CMPEQ, dtypes.bool, (left, filled))
+                yield "another value than the iteration before has put there", same, (is_later,)
         size = prod(map(loop_size, loops))
         for index in [n for n in nodes if n.op is Ops.INDEX and n.src[0] is memory]:
             position = index.src[1]
             there = UOp(Ops.FLOORDIV, position.dtype, (position, position.const_like(size)))
-            expected = UOp(Ops.MOD, loop.dtype, (loop, two))
+            expected = UOp(Ops.MOD, loop.dtype, (loop, loop.const_like(parts)))
             yield "a part that is filled meanwhile", there.eq(expected), ()
 
 

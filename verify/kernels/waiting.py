@@ -9,23 +9,28 @@ the last wait other items may be anywhere up to the next one. So from a store of
 way, and from a load to the next store, too. A wait is one if all items come to it: loops around it have as many iterations
 for each of them. Where warps multiply matrices, an item takes in what others hold: they come to it together in the same way.
 
-Memory that is filled ahead has two parts (verify/kernels/ahead.py): iteration s of the loop around fills part (s + 1) % 2, in the first
-iteration part 0 before, and reads part s % 2. Its body is walked for three iterations, of each part by itself.
+Memory that is filled ahead has P parts (verify/kernels/ahead.py): iteration s of the loop around fills part (s + P - 1) % P, in the first
+iteration all others before, and reads part s % P. Its body is walked for P + 1 iterations, of each part by itself. What is put there may be on
+its way: a wait says how many of the last fills of parts it does not wait for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.ir.fragments import square_of
 from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, MMA, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels.ahead import is_ahead, loops_around_parts
+from proofgrad.verify.kernels.terms import loop_size
 
 
-def what_races(linear: UOp, waits: Collection[UOp]) -> str | None:
-    """Which accesses of memory of a group no wait keeps apart, or which wait not all come to; None: there are none."""
+def what_races(linear: UOp, waits: Mapping[UOp, int]) -> str | None:
+    """Which accesses of memory of a group no wait keeps apart, or which wait not all come to; None: there are none.
+
+    `waits`: where items wait, and for how many of the last fills of parts each does not.
+    """
     return _Walk(linear, waits).run()
 
 
@@ -35,7 +40,7 @@ Access = tuple[UOp, int | None]  # of a memory, all of it or a part
 class _Walk:
     """What was put into memory of the group, and read there, since the last wait."""
 
-    def __init__(self, linear: UOp, waits: Collection[UOp]) -> None:
+    def __init__(self, linear: UOp, waits: Mapping[UOp, int]) -> None:
         self.nodes, self.waits = linear.src, waits
         self.items = group_size(linear)
         self.ends = {n.src[0]: at for at, n in enumerate(self.nodes) if n.op is END}
@@ -44,8 +49,13 @@ class _Walk:
         self.memory = {n: n.src[0].src[0].src[0] for n in shared}
         self.of_group = frozenset(self.memory.values())
         self.parts = {self.memory[n]: n.src[1] for n in shared if is_ahead(n.src[1])}
-        self.around_parts = frozenset(loops_around_parts(linear).values())
-        self.put: set[Access] = set()
+        around = loops_around_parts(linear)
+        self.around_parts = {
+            loop: max([loop_size(p) for p in around if around[p] is loop])
+            for loop in around.values()
+        }
+        self.put: dict[Access, int] = {}  # and with which fill of parts, 0: it is there at once
+        self.fills = 0  # of parts, so far
         self.read: set[Access] = set()
         self.around: list[UOp] = []
         self.part: dict[UOp, int] = {}  # that a loop over parts is at
@@ -71,15 +81,15 @@ class _Walk:
 
     def _loop(self, loop: UOp, first: int, end: int) -> str | None:
         self.around.append(loop)
-        has_parts = loop in self.around_parts
         before = self.iteration
-        times = 1 if self._is_one_each(loop) else 3 if has_parts else 2
+        parts = self.around_parts.get(loop)
+        times = 1 if self._is_one_each(loop) else 2 if parts is None else parts + 1
         for iteration in range(times):
-            if has_parts:
+            if parts is not None:
                 self.iteration = iteration
             wrong = self._between(first, end)
             if wrong is None and end < len(self.nodes) and self.nodes[end] in self.waits:
-                wrong = self._wait()
+                wrong = self._wait(self.waits[self.nodes[end]])
             if wrong is not None:
                 return wrong
         self.iteration = before
@@ -92,13 +102,16 @@ class _Walk:
         return is_shared or loop.arg[1] is AxisRole.BLOCK
 
     def _ahead(self, loop: UOp, first: int, end: int) -> str | None:
-        """The part of this iteration, if it is the first one, and that of the next."""
+        """The parts of this iteration and the next ones, if it is the first one, and that of the furthest."""
         if self.iteration is None or self.around[-1] not in self.around_parts:
             return f"loop r{loop.arg[0]} fills memory ahead, and no loop around it runs one by one"
         self.around.append(loop)
-        for later in (0, 1) if self.iteration == 0 else (1,):
-            wrong = self._wait() if later and loop in self.waits else None
-            self.part[loop] = (self.iteration + later) % 2
+        parts = loop_size(loop)
+        for later in range(0 if self.iteration == 0 else parts - 1, parts):
+            is_waited_for = later == parts - 1 and loop in self.waits
+            wrong = self._wait(self.waits[loop]) if is_waited_for else None
+            self.part[loop] = (self.iteration + later) % parts
+            self.fills += 1
             wrong = self._between(first, end) if wrong is None else wrong
             if wrong is not None:
                 return wrong
@@ -108,27 +121,33 @@ class _Walk:
     def _step(self, node: UOp) -> str | None:
         if node.op is STORE and (memory := node.src[0].src[0]) in self.of_group:
             part = self.part.get(self.parts[memory]) if memory in self.parts else None
-            self.put.add((memory, part))
+            fill = 0 if part is None else self.fills
+            if self.put.get((memory, part), fill) != fill:
+                return f"memory {memory.arg[0]} of a group is filled again while what fills it is on its way"
+            self.put[memory, part] = fill
             if _met(self.read, memory, part):
                 return f"memory {memory.arg[0]} of a group is filled again while others may read it"
         elif node.op is STORE and self.iteration is not None:
             return "memory is stored to in a loop that fills other memory ahead"
         elif node.op is LOAD and (found := self.memory.get(node.src[0].src[0])) is not None:
             is_known = found in self.parts and self.iteration is not None
-            part = self.iteration % 2 if is_known and self.iteration is not None else None
+            part = None
+            if is_known and self.iteration is not None:
+                part = self.iteration % loop_size(self.parts[found])
             self.read.add((found, part))
             if _met(self.put, found, part):
                 return f"memory {found.arg[0]} of a group is read before all wait for what fills it"
         elif node in self.waits and node.op is not RANGE:
-            return self._wait()
+            return self._wait(self.waits[node])
         elif node.op is MMA and square_of(node) is None:
             return self._uneven("multiply matrices together")
         return None
 
-    def _wait(self) -> str | None:
+    def _wait(self, on_their_way: int) -> str | None:
         if (wrong := self._uneven("wait")) is not None:
             return wrong
-        self.put.clear()
+        arrived = max(0, self.fills - on_their_way)
+        self.put = {access: fill for access, fill in self.put.items() if fill > arrived}
         self.read.clear()
         return None
 

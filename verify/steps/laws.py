@@ -167,12 +167,7 @@ LAWS: dict[str, Law] = {
         " in each Linear (verify/kernels/waiting.py)",
     ),
     "fill_ahead": Law(
-        {
-            "an iteration reads its own values": ahead.what_is_read,
-            "a part is filled with what is read next": ahead.what_is_filled,
-            "parts are apart": ahead.apart,
-            "nobody fills what others read": ahead.between_waits,
-        },
+        ahead.claims(),
         "the loop is the outermost of one reduction, and runs one by one; no reduction in what is kept; that later steps leave the loops"
         " alone (steps/loop_nest.py), and that waits stand between what items fill and read, in each Linear"
         " (verify/kernels/waiting.py)",

@@ -3,8 +3,9 @@
 Owns: behind which nodes of a Linear. Does not own: that this is enough, which `PROVE=1` shows (verify/kernels/waiting.py), the
 instruction (backends).
 
-Behind a loop that fills memory items wait before any of them reads it. Where it is filled ahead, they wait between what is filled for this
-iteration, in the first one, and what is filled for the next: then all have left the part that is filled, and have filled the one that is read. Where it is filled again, in each iteration of a loop, they
+Behind a loop that fills memory items wait before any of them reads it. Where it is filled ahead, they wait before what is filled for the
+furthest iteration ahead: then all have left the part that is filled, and have filled the one that is read. What is filled for iterations between
+may still be on its way: of P parts the last P - 2 fills. Where it is filled again, in each iteration of a loop, they
 wait at the end of that loop's body as well: until then others may read what is there. Fills next to each other need
 one wait, behind the last.
 """
@@ -18,10 +19,11 @@ from proofgrad.core.ir.op_names import END, FILLED, LOAD, RANGE
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
 
-def waits(linear: UOp) -> frozenset[UOp]:
+def waits(linear: UOp) -> dict[UOp, int]:
     """The FILLED nodes behind which all items of a group wait, and the END nodes before which they do.
 
-    A RANGE with the role AHEAD: they wait before its last iteration.
+    A RANGE with the role AHEAD: they wait before its last iteration. Of each the last so many fills of parts, each an iteration of
+    such a loop, may be on their way.
     """
     nodes = linear.src
     of_group = [n for n in nodes if n.op is FILLED and is_of_group(n.src[1:])]
@@ -45,7 +47,7 @@ def waits(linear: UOp) -> frozenset[UOp]:
         elif node in of_group:
             alike = [loop for loop in open_loops if runs_alike(loop)]
             refilled.update(alike[-2:-1] if node.src[1] in ahead else alike[-1:])
-    return frozenset(found | ahead)
+    return {**dict.fromkeys(found, 0), **{loop: int(loop.src[0].arg) - 2 for loop in ahead}}
 
 
 def _waits_later(nodes: Sequence[UOp], at: int, pending: set[UOp]) -> bool:

@@ -21,6 +21,7 @@ MOST_COPIES = 64
 MOST_ITEMS = 1024
 MOST_WARPS = 32
 MOST_MATRICES = 16  # of results, that a unit sums at once
+MOST_AHEAD = 5  # blocks of steps, that are copied while one is multiplied
 MOST_STEPS = 256  # of a sum, whose operands a group keeps
 MOST_SIDE = 256  # of a tile that goes through memory of a group
 ANY = "*"  # in text: the loop that the heuristic takes
@@ -191,7 +192,9 @@ class Schedule:
     blocks: Blocks | None = None
     shared: SharedTile | None = None  # items of a group that share operands in memory of the group
     warps: WarpTile | None = None  # warps of a group that multiply by matrix units
-    ahead: bool | None = None  # whether a group copies the next steps' operands while it multiplies
+    ahead: int | None = (
+        None  # blocks of steps whose operands a group copies while it multiplies one
+    )
     matrices: Matrices | None = None  # that a core's unit sums at once
     staged: Staged | None = None
     packed: bool | None = None  # whether columns without a table are kept by each item
@@ -217,7 +220,7 @@ class Schedule:
         """As `read_schedule` takes it: only what is set."""
         values = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return " ".join(
-            [f"{name}={_written(value)}" for name, value in values if value is not None]
+            [f"{name}={_written(value, name)}" for name, value in values if value is not None]
         )
 
 
@@ -236,7 +239,7 @@ def what_is_not_done(override: Schedule, decided: Sequence[Schedule]) -> list[st
         if wanted is not None and not any(
             [_is_done(wanted, getattr(one, field.name)) for one in decided]
         ):
-            missing.append(f"{field.name}={_written(wanted)}")
+            missing.append(f"{field.name}={_written(wanted, field.name)}")
     return missing
 
 
@@ -272,7 +275,9 @@ def read_schedule(text: str, where: str = "schedule") -> Schedule:
     return Schedule(**given)  # type: ignore[arg-type]
 
 
-def _written(value: object) -> str:
+def _written(value: object, name: str) -> str:
+    if name == "ahead" and value in (0, 1):
+        value = bool(value)
     match value:
         case bool():
             return "on" if value else "off"
@@ -344,6 +349,13 @@ def _staged(text: str) -> Staged | None:
 
 def _switch(text: str) -> bool | None:
     return {"on": True, "off": False}.get(text)
+
+
+def _ahead(text: str) -> int | None:
+    if (switch := _switch(text)) is not None:
+        return int(switch)
+    number = _number(text)
+    return number if number is not None and number <= MOST_AHEAD else None
 
 
 def _vectors(text: str) -> tuple[Vectors, ...] | None:
@@ -421,7 +433,7 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
         _warps,
         f"none, or ROWWARPSxCOLUMNWARPSxROWTILESxCOLUMNTILES, up to {MOST_WARPS} warps, up to {MOST_COPIES} tiles",
     ),
-    "ahead": _SWITCH,
+    "ahead": (_ahead, f"on, off or a number of blocks up to {MOST_AHEAD}"),
     "staged": (_staged, "none, rows, columns or rows+columns"),
     "packed": _SWITCH,
     "reduction_block": (_number, "a number of steps, 0 for the whole sum"),

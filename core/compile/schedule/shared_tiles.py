@@ -144,19 +144,20 @@ def choose_shared(
     return min(ways, key=lambda way: _cost(way[0], way[1], product), default=None)
 
 
-def copies_ahead(kept: int, blocks: int, target: Target, override: Schedule) -> bool | None:
-    """Whether the operands of the next of some blocks of steps are copied while one is multiplied: `kept` bytes are there twice.
+def copies_ahead(kept: int, blocks: int, target: Target, override: Schedule) -> int | None:
+    """Of how many of the next blocks of steps the operands are copied while one is multiplied; each keeps `kept` bytes.
 
     None: nothing asks for it, neither the machine nor an override.
     """
     if override.ahead is None and not target.copies_ahead:
         return None
-    return override.ahead is not False and blocks > 1 and 2 * kept <= target.local_bytes
+    wanted = 1 if override.ahead is None else override.ahead
+    return wanted if wanted < blocks and (wanted + 1) * kept <= target.local_bytes else 0
 
 
 def shares_ahead(
     kernel: UOp, tile: Tile, shared: SharedTile, target: Target, override: Schedule
-) -> bool | None:
+) -> int | None:
     """The same for a tile that items of a group share."""
     product = find_product(kernel)
     assert product is not None

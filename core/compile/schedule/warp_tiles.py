@@ -111,8 +111,8 @@ def _bytes(way: WarpTile, unit: MatrixUnit, target: Target) -> int:
     return sum(tile_sizes(way, unit)) * QUARTERS * held_steps(unit, target) * unit.factor.itemsize
 
 
-def warps_ahead(kernel: UOp, way: WarpTile, target: Target, override: Schedule) -> bool | None:
-    """Whether the operands of the next steps are copied while these are multiplied."""
+def warps_ahead(kernel: UOp, way: WarpTile, target: Target, override: Schedule) -> int | None:
+    """Of how many of the next blocks of steps the operands are copied while one is multiplied."""
     product = find_product(kernel)
     unit = None if product is None else unit_of(product, target)
     assert product is not None and unit is not None

@@ -1,16 +1,17 @@
-"""What a loop of a reduction keeps is filled for the next iteration while the present one reads it.
+"""What a loop of a reduction keeps is filled for later iterations while the present one reads it.
 
     for s < n: k = v(s); f(s, k)
-        =   k[0] = v(0);  for s < n, in order: k[(s + 1) % 2] = v(min(s + 1, n - 1)); f(s, k[s % 2])
+        =   k[0] = v(0), ..., k[P - 2] = v(P - 2);
+            for s < n, in order: k[(s + P - 1) % P] = v(min(s + P - 1, n - 1)); f(s, k[s % P])
 
-    n = 3    s:       0    1    2
-             k[0]: v0 v0   v2   v2          read: k[0], k[1], k[0]: v0, v1, v2
-             k[1]: -  v1   v1   v2
+    n = 3, P = 2    s:       0    1    2
+                    k[0]: v0 v0   v2   v2          read: k[0], k[1], k[0]: v0, v1, v2
+                    k[1]: -  v1   v1   v2
 
-In a nest the memory has two parts. What both hold in iteration s, behind the fill, is a function of s: part p has the values of
-iteration s + (s + p) % 2, or of the last one. So the memory is a LOCAL_BUFFER along p < 2 too, and p has the role AHEAD: in the
-first iteration both parts are filled, in each other one the part that is read next. The part that is read is left as it is,
-for the iteration before has filled it with the same values. As this is so of the values, rules may write them otherwise; a
+In a nest the memory has P parts. What they hold in iteration s, behind the fill, is a function of s: part p has the values of
+iteration s + (p - s) % P, or of the last one. So the memory is a LOCAL_BUFFER along p < P too, and p has the role AHEAD: in the
+first iteration all parts are filled, in each other one the part that the iteration before has read. The others are left as they are,
+for an iteration before has filled them with the same values. As this is so of the values, rules may write them otherwise; a
 step that would change the loops is refused (loop_nest.py). Memories that a loop fills share one loop over parts: they are filled together.
 """
 
@@ -26,17 +27,17 @@ from proofgrad.core.compile.steps.tables import require_room
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
-PARTS = 2
+MOST_PARTS = 6  # for so many the law is proved
 
 
-def iteration_kept(iteration: Any, part: Any, count: Any) -> Any:
+def iteration_kept(iteration: Any, part: Any, count: Any, parts: int) -> Any:
     """Of which iteration a part holds the values, behind the fill of this one."""
-    return (iteration + (iteration + part) % PARTS).minimum(count - 1)
+    return (iteration + (part - iteration) % parts).minimum(count - 1)
 
 
-def part_read(iteration: Any) -> Any:
+def part_read(iteration: Any, parts: int) -> Any:
     """The part that an iteration reads."""
-    return iteration % PARTS
+    return iteration % parts
 
 
 def position_in_part(part: Any, position: Any, size: Any) -> Any:
@@ -45,11 +46,13 @@ def position_in_part(part: Any, position: Any, size: Any) -> Any:
 
 
 @step(
-    "for s < n: k = v(s); f(k) = k[0] = v(0); for s < n: k[(s + 1) % 2] = v(min(s + 1, n - 1)); f(k[s % 2])",
+    "for s < n: k = v(s); f(k)"
+    " = k[p] = v(p) for p < P - 1; for s < n: k[(s + P - 1) % P] = v(min(s + P - 1, n - 1)); f(k[s % P])",
     makes_ahead=True,
 )
-def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop) -> UOp:
-    """All memory that the loop fills has two parts, of which one is filled ahead. `made`: the loop over parts."""
+def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop, parts: int = 2) -> UOp:
+    """All memory that the loop fills has parts, of which all but one are filled ahead. `made`: the loop over parts."""
+    require(2 <= parts <= MOST_PARTS, "so many parts", parts)
     nodes, free = toposort((nest.graph,)), loops_below(nest.graph)
     require(
         loop in nodes and loop.op is Ops.RANGE and is_fixed(loop), "no loop of known size", loop
@@ -61,7 +64,7 @@ def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop) -> UOp:
     require(runs, "no loop of one reduction around its others, which runs one by one", loop)
     buffers = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and loop in free[n]]
     require(bool(buffers), "nothing is kept in the loop", loop)
-    part = UOp.range(PARTS, made.number, made.role)
+    part = UOp.range(parts, made.number, made.role)
     is_free = made.number not in {n.arg[0] for n in nodes if n.op is Ops.RANGE}
     require(is_free, "a loop of this number is there", made.number)
     require(made.role is AxisRole.AHEAD, "parts that are not filled ahead", made.role)
@@ -71,7 +74,7 @@ def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop) -> UOp:
         require(is_of_group(own), "memory that is no group's", buffer)
         inner = [n for n in toposort((value,)) if n.op in BINDERS]
         require(not inner, "a reduction, or what is kept, in what is filled ahead", *inner)
-        there = value.substitute({loop: iteration_kept(loop, part, count)})
+        there = value.substitute({loop: iteration_kept(loop, part, count, parts)})
         changes[buffer] = UOp(Ops.LOCAL_BUFFER, buffer.dtype, (there, part, *own))
     positions = {n: n.src[1] for n in nodes if n.op is Ops.INDEX and n.src[0] in changes}
     for index, position in positions.items():
@@ -79,7 +82,7 @@ def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop) -> UOp:
         size = 1
         for own_loop in memory.src[1:]:
             size *= size_of(own_loop)
-        at = position_in_part(part_read(loop), position, size)
+        at = position_in_part(part_read(loop, parts), position, size)
         changes[index] = UOp(Ops.INDEX, index.dtype, (changes[memory], at, *mask))
     changed = nest.graph.substitute(changes)
     require_room(nest, changed)

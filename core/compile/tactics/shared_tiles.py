@@ -60,13 +60,14 @@ def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopN
     items = [part.loop(x) for x in (part.row_item, part.column_item)]
     nest = together(nest, items, AxisRole.LANE)
     nest = _written_out(nest, part, shared.steps, steps_at_once(product, target))
-    return filled_ahead(nest, step) if schedule.ahead else nest
+    return filled_ahead(nest, step, schedule.ahead) if schedule.ahead else nest
 
 
-def filled_ahead(nest: LoopNest, loop: UOp) -> LoopNest:
-    """What a group keeps for one iteration of the loop over blocks of the sum is filled while the one before is multiplied."""
+def filled_ahead(nest: LoopNest, loop: UOp, blocks: int) -> LoopNest:
+    """What a group keeps for an iteration of the loop over blocks of the sum is filled while one so many before is multiplied."""
     (block,) = [n for n in toposort((nest.graph,)) if n.op is Ops.RANGE and n.arg[0] == loop.arg[0]]
-    return fill_ahead(nest, block, NewLoop(fresh_number(nest.graph), AxisRole.AHEAD))
+    part = NewLoop(fresh_number(nest.graph), AxisRole.AHEAD)
+    return fill_ahead(nest, block, part, blocks + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNes
         value = taken_by_unit(_reduction(nest).src[0].src[operand.factor], unit)
         nest = _kept(nest, value, side, operand, part)
     nest = _by_units(nest, part)
-    return filled_ahead(nest, step) if schedule.ahead else nest
+    return filled_ahead(nest, step, schedule.ahead) if schedule.ahead else nest
 
 
 @dataclass(frozen=True, slots=True)
