@@ -18,25 +18,37 @@ from test_shared_tiles import on, whole
 
 from proofgrad import Context, ScheduleError, schedule
 from proofgrad.backends.opencl.emit import emit as emit_opencl
+from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emit import emit as emit_ptx
+from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
+from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.nests.kernel_schedule import read_schedule
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.realize import compile_only
 from proofgrad.verify.kernels import proof
 from proofgrad.verify.kernels.waiting import what_races
 
 BLOCKS = (2, 3, 5)
 ASKED = "tile=2x1x4 shared=2x4x4 ahead={}"
-ON_GPU = "tile=2x1x4 shared=4x8x4 ahead={}"  # groups of two warps
+ON_GPU = "tile=2x1x4 shared=4x8x4 ahead={}"
 
 
 @pytest.fixture(autouse=True)
 def nothing_emitted() -> Iterator[None]:
     test_shared_tiles.EMITTED.clear()
     yield
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[str]:
+    """The name of an emulated GPU."""
+    Device._devices["STAGES"] = PTXBackend(Driver(EmulatedDriver()))
+    yield "STAGES"
+    del Device._devices["STAGES"]
 
 
 def test_a_schedule_says_how_many_blocks() -> None:
@@ -73,9 +85,30 @@ def test_the_text_waits_for_all_copies_but_those_of_later_blocks(blocks: int) ->
     linear = product(8, 32, 16, ASKED.format(blocks))
     text = emit_ptx(linear, "product", 80).text
     assert text.count("bar.sync") == 1 and text.count(f"cp.async.wait_group \t{blocks - 1};") == 1
-    assert text.count("cp.async.commit_group") == 1
+    assert text.count("cp.async.commit_group") == blocks + 1  # before the loop, and in it
     assert text.count("cp.async.wait_all") == 1  # at the end
     assert emit_opencl(linear, "product").text.count("barrier(") == 1
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+def test_copies_are_written_out_in_the_loop_of_the_sum(blocks: int) -> None:
+    asked = f"tile=2x1x4 shared=4x8x16 ahead={blocks}"
+    text = emit_ptx(product(32, 128, 64, asked), "product", 80).text
+    assert len(re.findall(r"\bbra\b", text)) == 2  # and one of the steps of a block
+
+
+@pytest.mark.parametrize("blocks", (0, 1, *BLOCKS))
+@pytest.mark.parametrize("sizes", [(32, 48, 64), (29, 45, 61), (33, 49, 65), (7, 29, 31)])
+def test_values_on_the_emulator_are_right_for_any_size(
+    gpu: str, sizes: tuple[int, int, int], blocks: int
+) -> None:
+    rows, steps, columns = sizes
+    a, b = whole(rows, steps), whole(steps, columns)
+    with schedule(ON_GPU.format(blocks)):
+        np.testing.assert_array_equal((on(gpu, a) @ on(gpu, b)).numpy(), a @ b)
+        turned = on(gpu, a.T.copy()).T @ on(gpu, b.T.copy()).T
+    with schedule(ON_GPU.replace("2x1x4", "2x1x1").format(blocks)):
+        np.testing.assert_array_equal(turned.numpy(), a @ b)
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 
 BLOCK_SIZE = 256  # work items of a group, where none waits for others
 
@@ -25,7 +25,13 @@ class AMDDialect(Dialect):
     has_masked_access = False
     has_prefetch = False
 
-    def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:
+    def open(
+        self,
+        entry: str,
+        slots: Iterable[int],
+        stored: frozenset[int],
+        needs: GroupNeeds | None = None,
+    ) -> list[str]:
         """The first lines of a kernel. Denormal numbers are kept, and products are not contracted with sums."""
         attributes = f"noalias align {self.memory_bytes}"
         arguments = [

@@ -24,6 +24,14 @@ class ByteDot:
     second: DType
 
 
+@dataclass(frozen=True, slots=True)
+class GroupNeeds:
+    """Items of a group, and words of 4 bytes that each holds through a loop: its sums."""
+
+    items: int
+    held_words: int
+
+
 class Dialect:
     """The CPU's: `void entry(ptr args, i64 first, i64 last)`, `args` a table of pointers.
 
@@ -57,7 +65,13 @@ class Dialect:
     functions: Mapping[Ops, str] = {}  # of one float32, that the machine has as instructions
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
-    def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:
+    def open(
+        self,
+        entry: str,
+        slots: Iterable[int],
+        stored: frozenset[int],
+        needs: GroupNeeds | None = None,
+    ) -> list[str]:
         """Lines up to the first instruction; slot k is `%buffer<k>`. `stored`: the slots that are written."""
         params = [f"{self.pointer} noalias nocapture %buffer{slot}" for slot in slots]
         signature = ", ".join([*params, "i64 %first", "i64 %last"])

@@ -16,7 +16,7 @@ from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.copies import copies_of, is_aligned, write_copy
-from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.llvm.group_memory import memory_of_group
 from proofgrad.backends.llvm.interleave import interleaved_stores, write_interleaved
 from proofgrad.backends.llvm.lanes_off import may_be_on
@@ -52,6 +52,13 @@ from proofgrad.backends.llvm.tiles import (
 )
 from proofgrad.backends.llvm.vector_tiles import write_product_of_vectors
 from proofgrad.backends.llvm.writer import Writer
+from proofgrad.backends.llvm.written_out import (
+    AT_ONCE,
+    Ahead,
+    Turn,
+    filled_ahead,
+    turns_written_out,
+)
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
     items_to_start,
@@ -120,6 +127,11 @@ class _Printer:
         self.waits = waits(linear)
         self.copies = copies_of(linear) if dialect.copies_ahead else {}
         self.copied = frozenset(self.copies.values())
+        of_items = self.group is not None
+        self.turns = turns_written_out(linear, self.group, self.copied) if of_items else {}
+        self.turn: Turn | None = None
+        self.filled_ahead = filled_ahead(linear) if of_items else {}
+        self.straight = {ahead.parts for ahead in self.filled_ahead.values()}
         self.shared = 0  # open loops that the items of a group share out
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
@@ -135,7 +147,8 @@ class _Printer:
         zeros = self._zeros()
         stores = [node.src[0].src[0] for node in self.linear.src if node.op is Ops.STORE]
         stored = frozenset([memory.arg[0] for memory in stores if memory.op is Ops.PARAM])
-        body = self.dialect.open(self.name, slots, stored) + self.scratch + self.writer.lines
+        first = self.dialect.open(self.name, slots, stored, self._needs())
+        body = first + self.scratch + self.writer.lines
         body += [*self._settled(), *self.release, "  ret void"]
         ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.nontemporal else [])]
         ends += ["", UNPREDICTABLE] if self.by_data else []
@@ -146,6 +159,15 @@ class _Printer:
             *self.dialect.close(self.name, slots),
             *ends,
         ]
+
+    def _needs(self) -> GroupNeeds | None:
+        """Of a kernel of groups, what each item holds. Not known where it holds what it copies, too: that may be many words."""
+        filled = [n.src[0] for n in self.linear.src if n.op is Ops.FILLED]
+        if self.group is None or not self.copied.issuperset(filled):
+            return None
+        held = [[a.dtype for a in carried] for carried in self.carried.values()]
+        words = [sum([d.lanes * d.scalar.itemsize for d in types]) // 4 for types in held]
+        return GroupNeeds(self.group, max(words, default=0))
 
     def _settled(self) -> list[str]:
         """Stores past the caches keep no order with others until a fence; nothing is on its way when an item ends."""
@@ -167,9 +189,38 @@ class _Printer:
                 while nodes[end - 1].op is not END:  # the loop has none inside of it
                     end += 1
                 self._write_twice(nodes[position:end], masks)
+            elif (inside := self.turns.get(node)) is not None:
+                self._write_turns(node, inside)
+                end += len(inside) + 1
             else:
+                if (ahead := self.filled_ahead.get(node)) is not None:
+                    self._fill_first(node, ahead)
                 self._write(node)
             position = end
+
+    def _write_turns(self, loop: UOp, inside: Sequence[UOp]) -> None:
+        """Each iteration of a loop; of some at once, node by node, so that loads come before stores."""
+        registers, positions, of_first = self.registers, self.positions, dict(self.positions)
+        turns = range(int(loop.src[0].arg))
+        for first in turns[::AT_ONCE]:
+            together = turns[first : first + AT_ONCE]
+            own = [({**registers, loop: str(turn)}, dict(positions)) for turn in together]
+            of_first = own[0][1] if first == 0 else of_first
+            for node in inside:
+                for turn, (self.registers, self.positions) in zip(together, own):
+                    self.turn = Turn(loop, turn, of_first) if turn else None
+                    self._write(node)
+        self.registers, self.positions, self.turn = registers, positions, None
+
+    def _fill_first(self, loop: UOp, ahead: Ahead) -> None:
+        """Before a loop that fills memory ahead: all parts but the one that its first iteration fills."""
+        registers, positions = self.registers, self.positions
+        for part in range(_parts_of(ahead.parts) - 1):
+            self.registers = {**registers, loop: "0", ahead.parts: str(part)}
+            self.positions = dict(positions)
+            self._write_all((*ahead.before, *ahead.filling))
+            self._end_copies(ahead.parts)
+        self.registers, self.positions = registers, positions
 
     def _write_twice(self, loop: Sequence[UOp], masks: tuple[UOp, ...]) -> None:
         """A loop where all masks hold, which are not asked there, or the same loop with them."""
@@ -314,6 +365,8 @@ class _Printer:
             return
         if role in (AxisRole.UPCAST, AxisRole.VECTOR):
             raise CompileError(f"a {role!r} range is no part of Linear")
+        if node in self.straight:
+            return self._open_last_part(node)
         self.shared += role is AxisRole.LANE
         if self._is_one_each(node):
             item = self.dialect.item_of_group(self.writer.let)
@@ -360,6 +413,19 @@ class _Printer:
         iteration = self.registers[self.loops[-1].range]
         later = writer.let(f"add {llvm_type} {iteration}, {loop.counter}")
         self.registers[node] = writer.let(f"urem {llvm_type} {later}, {_parts_of(node)}")
+
+    def _open_last_part(self, node: UOp) -> None:
+        """The part furthest ahead, before which items wait; all others are filled before the loop around."""
+        if node in self.waits:
+            self._wait_for_group(self.waits[node])
+        iteration, llvm_type = self.registers[self.loops[-1].range], register_type(node.dtype)
+        later = self.writer.let(f"add {llvm_type} {iteration}, {_parts_of(node) - 1}")
+        self.registers[node] = self.writer.let(f"urem {llvm_type} {later}, {_parts_of(node)}")
+
+    def _end_copies(self, parts: UOp) -> None:
+        """What was begun to copy for a part is waited for together, where some wait does not wait for all."""
+        if self.copies and self.waits.get(parts):
+            self.writer.do(self.dialect.end_copies())
 
     def _first_part(self, node: UOp) -> str:
         """Where a loop over parts begins: later iterations of the loop around find what the one before has filled."""
@@ -411,8 +477,10 @@ class _Printer:
             return
         if node in self.waits:
             self._wait_for_group(self.waits[node])
-        if node.src[0].arg[1] is AxisRole.AHEAD and self.copies and self.waits.get(node.src[0]):
-            self.writer.do(self.dialect.end_copies())
+        if node.src[0].arg[1] is AxisRole.AHEAD:
+            self._end_copies(node.src[0])
+        if node.src[0] in self.straight:
+            return
         if not self.loops or self.loops[-1].range is not node.src[0]:
             raise CompileError(f"Linear of {self.name} closes a loop that is not the innermost one")
         loop = self.loops.pop()
@@ -502,15 +570,22 @@ class _Printer:
         if self.dialect.memory_bytes > 1 and is_aligned and index.dtype.lanes == 1:
             position = replace(position, multiple_of=largest_power_of_two(index))
         if index.dtype.lanes == 1:
-            address = write_address(self.writer, position, position.index, position.index_dtype)
-            position = replace(position, address=address)
+            position = replace(position, address=self._address(node, position, index))
         elif (apart := lanes_apart(index)) is not None:
             first, offsets = apart
-            address = write_address(self.writer, position, self._register(first), first.dtype)
+            address = self._address(node, position, first)
             position = replace(position, address=address, offsets=offsets)
         if mask is not None and mask.dtype.lanes > self.dialect.target.lanes(position.element) > 1:
             position = replace(position, may_be_on=may_be_on(mask))
         self.positions[node] = position
+
+    def _address(self, node: UOp, position: Position, first: UOp) -> str:
+        """The pointer to an element; in a loop that is written out, from that of the first iteration, if it is so far from it."""
+        distance = None if self.turn is None else self.turn.distance(first)
+        if self.turn is None or distance is None:
+            return write_address(self.writer, position, self._register(first), first.dtype)
+        known = replace(position, buffer=str(self.turn.positions[node].address))
+        return write_address(self.writer, known, str(distance), dtypes.int64)
 
     def product_of_fragments(self, node: UOp) -> None:
         """An MMA of vectors of what this item holds."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.ptx.matrix_units import write_product
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
@@ -16,6 +16,9 @@ from proofgrad.core.ir.ops import Ops
 # ex2.approx.f32 and lg2.approx.f32, which keep denormal numbers. Source: PTX ISA, "ex2" and "lg2": a relative error of at most 2**-22, and for
 # lg2 of numbers between 1/2 and 2 an absolute one of 2**-22.
 FUNCTIONS = {Ops.EXP2: "nvvm.ex2.approx.f", Ops.LOG2: "nvvm.lg2.approx.f"}
+
+# Registers of a multiprocessor; those of an item beside its sums: addresses, operands; words of sums that are worth a bound.
+UNIT_REGISTERS, OTHER_REGISTERS, LEAST_HELD = 1 << 16, 64, 32
 
 
 class PTXDialect(Dialect):
@@ -40,10 +43,17 @@ class PTXDialect(Dialect):
     def __init__(self, copies_ahead: bool) -> None:
         self.copies_ahead = copies_ahead
 
-    def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:
+    def open(
+        self,
+        entry: str,
+        slots: Iterable[int],
+        stored: frozenset[int],
+        needs: GroupNeeds | None = None,
+    ) -> list[str]:
         """The first lines of a kernel: its signature and the label of its first block.
 
-        What is only read may be loaded through the cache of constants (ld.global.nc).
+        What is only read may be loaded through the cache of constants (ld.global.nc). Of sums that items hold in registers the
+        compiler is told how many groups shall be on a multiprocessor, so that no register more halves their number.
         """
         attributes = f"noalias align {self.memory_bytes}"
         arguments = []
@@ -51,7 +61,8 @@ class PTXDialect(Dialect):
             access = "" if slot in stored else "readonly "
             arguments.append(f"{self.pointer} {attributes} {access}%buffer{slot}")
         params = ", ".join(arguments)
-        return [f"define ptx_kernel void @{entry}({params}) nounwind {{", "entry:"]
+        bounds = "" if needs is None else _bounds(needs)
+        return [f"define ptx_kernel void @{entry}({params}) nounwind {bounds}{{", "entry:"]
 
     def close(self, entry: str, slots: Iterable[int]) -> list[str]:
         """The last line of a kernel."""
@@ -114,6 +125,14 @@ class PTXDialect(Dialect):
     ) -> str:
         """mma.sync, one or more."""
         return write_product(let, types, before, column, rows, steps)
+
+
+def _bounds(needs: GroupNeeds) -> str:
+    """Attributes for .maxntid and .minnctapersm: as many groups as have registers for their sums."""
+    groups = UNIT_REGISTERS // (needs.items * (needs.held_words + OTHER_REGISTERS))
+    if needs.held_words < LEAST_HELD or not groups:
+        return ""
+    return f'"nvvm.maxntid"="{needs.items}" "nvvm.minctasm"="{groups}" '
 
 
 def _register(let: Callable[[str], str], name: str, is_wide: bool = False) -> str:
