@@ -35,11 +35,16 @@ FOUND: dict[str, list[str]] = {
         *BOTH,
         f"the emulator: {VALUES}",
     ],
+    "an item holds its neighbour's column where it is read across the steps": [
+        *BOTH,
+        f"the emulator: {VALUES}",
+    ],
     "registers of a fragment are exchanged": [f"the emulator: {VALUES}"],
+    "rows that items give lie further behind": [f"the emulator: {FAULT}"],
 }
 
 
-@pytest.mark.parametrize("program", ["map", "rows", "product"])
+@pytest.mark.parametrize("program", ["map", "rows", "product", "columns"])
 def test_program_without_a_fault_is_right_for_all_checks(
     program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

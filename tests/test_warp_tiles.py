@@ -303,6 +303,52 @@ def test_ptx_has_an_instruction_for_each_tile_and_reads_in_wide_pieces(
     assert not re.search(r"ld\.shared\.b(8|16)", text)
 
 
+ACROSS = "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16])
+def test_warps_read_what_lies_across_the_steps_together(
+    dtype: DType, first: bool, second: bool
+) -> None:
+    """Two tiles of 16 rows, and two of 8 columns: one instruction for 8 of a side and the 32 steps that are kept."""
+    x, y = [on("WARPS", whole(64, 64), dtype) for _ in range(2)]
+    with schedule("warps=1x2x2x2"), compile_only():
+        ((x.T if first else x) @ (y.T if second else y)).realize()
+    text = emit_ptx(EMITTED[-1], "product", 90).text
+    assert text.count(ACROSS) == (2 * 2 if first else 0) + (0 if second else 2)
+    assert text.count("ldmatrix") == text.count(ACROSS)
+    assert text.count("ld.shared.v4.b32") == (0 if first else 2 * 2) + (2 if second else 0)
+    assert not re.search(r"ld\.shared\.b|st\.shared\.b16", text)
+
+
+def _positions(linear: UOp, change: Callable[[UOp], UOp]) -> UOp:
+    """The program with other positions of what lies across the steps."""
+    (column,) = {n.src[2] for n in linear.src if n.op is Ops.MMA}
+    index = column.src[0]
+    return in_order(linear, {index: index.with_src((index.src[0], change(index.src[1])))})
+
+
+@pytest.mark.parametrize(
+    ("change", "is_read_together"),
+    [
+        (lambda at: at, True),
+        (lambda at: at + at.const_like(8), True),  # the next rows
+        (lambda at: at + at.const_like(4), False),  # a row begins in the middle
+        (lambda at: at * at.const_like(2), False),  # columns lie apart
+        (lambda at: at ^ at.const_like(1), False),  # columns are exchanged
+        (lambda at: at.const_like(0), False),  # all items read one element
+    ],
+)
+def test_positions_of_another_form_are_read_one_by_one(
+    change: Callable[[UOp], UOp], is_read_together: bool
+) -> None:
+    linear = _positions(linear_of(dtypes.float16, "warps=1x1x1x1"), change)
+    text = emit_ptx(linear, "product", 90).text
+    assert (ACROSS in text) is is_read_together
+
+
 @pytest.mark.skipif(PTXAS is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64, dtypes.int8])
 def test_ptxas_takes_products_by_units(dtype: DType, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class Dialect:
     byte_dots: Mapping[tuple[DType, DType], ByteDot] = {}  # x86's, of factors of rows and columns
     has_tiles = False  # registers that hold matrices (AMX)
     functions: Mapping[Ops, str] = {}  # of one float32, that the machine has as instructions
+    loads_matrices = False  # items of a warp read fragments of matrices together, turned around
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
     def open(
@@ -136,3 +137,7 @@ class Dialect:
     ) -> str:
         """A sum and the product of matrices whose elements the items of a warp hold, of `types`: of factors, of the sum."""
         raise CompileError(f"{self.language} has no matrix units; its Linear has no MMA")
+
+    def load_matrices(self, let: Callable[[str], str], address: str, vector: str) -> str:
+        """The `vector` that this item gets of four matrices, turned around, of which it gives a row's address (matrix_loads.py)."""
+        raise CompileError(f"{self.language} has no matrix units; its items read by themselves")

@@ -21,6 +21,7 @@ from proofgrad.backends.llvm.group_memory import memory_of_group
 from proofgrad.backends.llvm.interleave import interleaved_stores, write_interleaved
 from proofgrad.backends.llvm.lanes_off import may_be_on
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
+from proofgrad.backends.llvm.matrix_loads import loads_together
 from proofgrad.backends.llvm.memory import (
     NONTEMPORAL,
     UNPREDICTABLE,
@@ -74,7 +75,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.fragments import Fragments, fragments_of
 from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END
 from proofgrad.core.ir.ops import ALU, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
 # Scratch memory up to here lies on the stack of the thread that runs a kernel.
 STACK_BYTES = 1 << 16
@@ -132,6 +133,11 @@ class _Printer:
         self.turn: Turn | None = None
         self.filled_ahead = filled_ahead(linear) if of_items else {}
         self.straight = {ahead.parts for ahead in self.filled_ahead.values()}
+        by_warps = self.dialect.loads_matrices
+        self.together = (
+            loads_together(linear, frozenset(self.of_group), self.group) if by_warps else {}
+        )
+        self.row_block, self.row_terms = "", list[UOp]()
         self.shared = 0  # open loops that the items of a group share out
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
@@ -617,12 +623,28 @@ class _Printer:
         position = self.positions[node.src[0]]
         if node in self.copies:
             return
-        if node in self.tiles:
+        if node in self.together:
+            self.registers[node] = self._load_of_warp(node, position)
+        elif node in self.tiles:
             self.registers[node] = write_tile_load(self.writer, position, self.tiles[node])
         else:
             self.registers[node] = write_load(self.writer, position, node.dtype)
         for hint in self.ahead.get(node, ()):
             self.prefetch(position, hint)
+
+    def _load_of_warp(self, node: UOp, position: Position) -> str:
+        """What an item gets of the rows of which each gives one."""
+        row, block = self.together[node], self.writer.block
+        if block != self.row_block:  # what another block has computed need not be known here
+            for term in self.row_terms:
+                self.registers.pop(term, None)
+            self.row_block, self.row_terms = block, []
+        for term in toposort((row,), lambda n: n not in self.registers):
+            if term not in self.registers and term.op is not CONST:
+                self._write(term)
+                self.row_terms.append(term)
+        address = write_address(self.writer, position, self._register(row), row.dtype)
+        return self.dialect.load_matrices(self.writer.let, address, memory_type(node.dtype))
 
     def prefetch(self, position: Position, hint: Hint) -> None:
         buffer, element = hint.buffer, position.element

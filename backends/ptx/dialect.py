@@ -42,6 +42,7 @@ class PTXDialect(Dialect):
 
     def __init__(self, copies_ahead: bool) -> None:
         self.copies_ahead = copies_ahead
+        self.loads_matrices = copies_ahead  # ldmatrix is older
 
     def open(
         self,
@@ -125,6 +126,19 @@ class PTXDialect(Dialect):
     ) -> str:
         """mma.sync, one or more."""
         return write_product(let, types, before, column, rows, steps)
+
+    def load_matrices(self, let: Callable[[str], str], address: str, vector: str) -> str:
+        """ldmatrix, transposed."""
+        words = "{i32, i32, i32, i32}"
+        name = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16"
+        made = let(
+            f"call {words} @{name}.{self.group_pointer_code}({self.group_pointer} {address})"
+        )
+        found = "poison"
+        for k in range(4):
+            word = let(f"extractvalue {words} {made}, {k}")
+            found = let(f"insertelement <4 x i32> {found}, i32 {word}, i64 {k}")
+        return let(f"bitcast <4 x i32> {found} to {vector}")
 
 
 def _bounds(needs: GroupNeeds) -> str:

@@ -29,6 +29,7 @@ from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
+load_matrices = PTXDialect.load_matrices
 ROWS, LENGTH, GROUP = 3, 300, 64
 DEVICE = "CUDA"
 Change = Callable[[UOp], UOp]
@@ -136,6 +137,10 @@ ORDER: dict[str, tuple[str, Change]] = {
     "all items store to one position of local memory": ("rows", one_position),
     "the rows of an item are exchanged in a product of matrices": ("product", rows_exchanged),
     "an item holds its neighbour's column in a product of matrices": ("product", neighbours_column),
+    "an item holds its neighbour's column where it is read across the steps": (
+        "columns",
+        neighbours_column,
+    ),
 }
 
 # -- in the printer -----------------------------------------------------------------------------
@@ -175,6 +180,12 @@ def _words_exchanged(
     return write_product(let, types, before, column, rows[::-1], steps)
 
 
+def _other_rows(self: PTXDialect, let: Callable[[str], str], address: str, vector: str) -> str:
+    """Each item gives the address of the row behind its own."""
+    there = let(f"getelementptr i8, ptr addrspace(3) {address}, i64 16")
+    return load_matrices(self, let, there, vector)
+
+
 PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
     "a barrier is not printed": ("rows", "wait_for_group", _no_wait),
     "the number of an item in its block is one too large": ("rows", "item_of_group", _item_after),
@@ -182,6 +193,7 @@ PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
     "the number of an item is that in its block": ("map", "work_item", _wrong_item),
     "shared memory is half as large": ("rows", "memory_of_group", _half_memory),
     "registers of a fragment are exchanged": ("product", "product_of_fragments", _words_exchanged),
+    "rows that items give lie further behind": ("columns", "load_matrices", _other_rows),
 }
 
 # -- running ------------------------------------------------------------------------------------
@@ -212,6 +224,11 @@ def computed(program: str) -> tuple[np.ndarray, np.ndarray]:
     """What a program gives on the GPU, and what it should."""
     x = np.random.default_rng(5).integers(-9, 9, (ROWS, LENGTH)).astype(np.float32)
     given = Tensor(x, device=DEVICE).realize()
+    if program == "columns":
+        y = given.cast(dtypes.float16).realize()
+        with schedule("warps=1x1x1x1"):
+            product = (y[:, :64].T @ y[:, :64]).realize()
+        return product.cast(dtypes.float32).numpy(), x[:, :64].T @ x[:, :64]
     if program == "product":
         y = given.cast(dtypes.float16).realize()
         with schedule("warps=1x1x1x1"):

@@ -49,6 +49,9 @@ class MatrixUnit:
     total: DType
     halves: int
     steps: int
+    reads_across: bool = (
+        False  # whether a warp reads what lies across the steps, not along them, at once too
+    )
 
 
 @dataclass(frozen=True, slots=True)

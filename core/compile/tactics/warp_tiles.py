@@ -12,11 +12,14 @@ the sum in one load; then the sum over j of each tile is an MMA.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import assert_never
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, WarpTile
-from proofgrad.core.compile.nests.loops import fresh_number
+from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.schedule.shared_tiles import (
     GroupProduct,
@@ -55,13 +58,12 @@ def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNes
     nest, column = as_one(nest, product.columns)
     nest, step = as_one(nest, product.reduction.src[1:])
     part = _Parts(fresh_number(nest.graph), tile, unit, held_steps(unit, target))
-    along = [operand.is_along for operand in operands]
-    sides = part.side(0, along[0]), part.side(1, along[1])
+    sides = [part.side(k, operand.lies is not Lies.IN_TILES) for k, operand in enumerate(operands)]
     nest = split(nest, step, (part.sizes[part.step],), (NewLoop(*step.arg), part.step))
     if is_masked(_reduction(nest).src[0]):
         nest = unmask(nest, _reduction(nest))
-    for loop, made in ((row, sides[0]), (column, sides[1])):
-        nest = _split_side(nest, loop, made, part)
+    for loop, made, operand in zip((row, column), sides, operands):
+        nest = _split_side(nest, loop, made, operand, part)
     nest = as_groups(nest, (*product.others, row, column), part.group.number)
     for operand, side in zip(operands, sides):
         value = taken_by_unit(_reduction(nest).src[0].src[operand.factor], unit)
@@ -70,12 +72,20 @@ def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNes
     return filled_ahead(nest, step, schedule.ahead) if schedule.ahead else nest
 
 
+class Lies(Enum):
+    """How a factor lies in far memory, and so in that of the group."""
+
+    ALONG = auto()  # the sum: each row has its steps side by side
+    ACROSS = auto()  # the rows of each step are side by side, and stay so
+    IN_TILES = auto()  # the same, but they are put where ALONG they would be
+
+
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """Which factor of the product it is, whether it lies along the sum, how many elements are copied at once if so."""
+    """Which factor of the product it is, how it lies, how many elements are copied at once."""
 
     factor: int
-    is_along: bool
+    lies: Lies
     width: int
 
 
@@ -84,39 +94,61 @@ def _operands(product: GroupProduct, unit: MatrixUnit, target: Target) -> list[_
     found = []
     for factor in (product.row_factor, product.column_factor):
         value, steps = taken_by_unit(factor, unit), product.reduction.src[1:]
-        lanes = target.lanes(value.dtype)
-        is_wide = len(steps) == 1 and lies_in_vectors(value, steps, lanes)
         side = product.rows if factor is product.row_factor else product.columns
         is_along = runs_along(factor, steps[-1]) or not runs_along(factor, side[-1])
+        across = Lies.ACROSS if unit.reads_across else Lies.IN_TILES
+        lies = Lies.ALONG if is_along else across
+        width = 1 if lies is Lies.IN_TILES else _width(value, steps if is_along else side, target)
         number = product.reduction.src[0].src.index(factor)
-        found.append(_Operand(number, is_along, lanes if is_along and is_wide else 1))
+        found.append(_Operand(number, lies, width))
     return found
 
 
-def _split_side(nest: LoopNest, loop: UOp, made: tuple[NewLoop, ...], part: _Parts) -> LoopNest:
-    """Rows or columns in parts. Where tiles are innermost they are read as vectors, which lie inside as a whole or not at all."""
+def _width(value: UOp, loops: Sequence[UOp], target: Target) -> int:
+    """How many elements an item copies at once: as many as lie in whole aligned vectors along loops, one of which none goes around."""
+    lanes = target.lanes(value.dtype)
+    while lanes > 1:
+        is_whole = size_of(loops[-1]) % lanes == 0 or len(loops) == 1
+        if is_whole and lies_in_vectors(value, loops, lanes):
+            return lanes
+        lanes //= 2
+    return 1
+
+
+def _split_side(
+    nest: LoopNest, loop: UOp, made: tuple[NewLoop, ...], operand: _Operand, part: _Parts
+) -> LoopNest:
+    """Rows or columns in parts. Where neighbours are read as vectors, these lie inside as a whole or not at all."""
     sizes = tuple([part.sizes[one] for one in made])
     last = made[-1]
-    is_vector = last.role is AxisRole.UPCAST and sizes[-1] > 1
+    is_vector = operand.lies is not Lies.ALONG and sizes[-1] > 1
     inner = (*made[:-1], NewLoop(last.number, AxisRole.VECTOR)) if is_vector else made
     nest = split_reading_inside(nest, loop, sizes, (NewLoop(*loop.arg), *inner))
     if not is_vector:
         return nest
-    return run_as(nest, {UOp.range(sizes[-1], last.number, AxisRole.VECTOR): AxisRole.UPCAST})
+    return run_as(nest, {UOp.range(sizes[-1], last.number, AxisRole.VECTOR): last.role})
 
 
 def _kept(
     nest: LoopNest, value: UOp, side: tuple[NewLoop, ...], operand: _Operand, part: _Parts
 ) -> LoopNest:
-    """What a factor reads is kept by the group, steps innermost, and its items take turns at filling it.
+    """What a factor reads is kept by the group, and its items take turns at filling it.
 
-    A factor that lies along its rows, or columns, is read along them, in vectors of as many as there are tiles.
+    Steps are innermost, or outermost where it lies across them. One that shall lie in tiles is read along its rows, or columns,
+    in vectors of as many as there are tiles.
     """
-    items, order = part.tile.warps * WARP, [part.loop(one) for one in (*side, part.step)]
-    if operand.is_along:
-        return kept_by_group(nest, value, order, items, operand.width)
-    *others, tile, step = order
-    return kept_by_group(nest, value, [*others, step], items, 1, tile)
+    items, step = part.tile.warps * WARP, part.loop(part.step)
+    order = [part.loop(one) for one in side]
+    match operand.lies:
+        case Lies.ALONG:
+            return kept_by_group(nest, value, [*order, step], items, operand.width)
+        case Lies.ACROSS:
+            return kept_by_group(nest, value, [step, *order], items, operand.width)
+        case Lies.IN_TILES:
+            *others, tile = order
+            return kept_by_group(nest, value, [*others, step], items, 1, tile)
+        case _:
+            assert_never(operand.lies)
 
 
 def kept_for_unit(
@@ -179,12 +211,12 @@ class _Parts:
             self.column: GROUPS,
         }
 
-    def side(self, number: int, is_along: bool) -> tuple[NewLoop, ...]:
+    def side(self, number: int, as_it_lies: bool) -> tuple[NewLoop, ...]:
         """The loops of rows (0) or columns (1): of neighbours each is in another tile where these are what is read in vectors."""
         rows = self.row_warp, self.row_tile, self.row
         columns = self.column_warp, self.column_tile, self.column
         warp, tile, one = (rows, columns)[number]
-        return (warp, tile, one) if is_along else (warp, one, tile)
+        return (warp, tile, one) if as_it_lies else (warp, one, tile)
 
     def loop(self, made: NewLoop) -> UOp:
         """A loop; of one iteration, its only value."""
