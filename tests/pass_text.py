@@ -259,6 +259,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "deinterleave": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "pad_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
     "fill_ahead": lambda a: (a.node(), *a.made(), *(a.numbers("by") if " by " in a.text else ())),
+    "turn_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
     "extend": lambda a: (a.node(),),
     "join_sums": lambda a: (a.node(),),
     "leave": lambda a: (a.node(),),

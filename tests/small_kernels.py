@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from kernel_interpreter import Meanings, Memory, free_loops, run_kernel
@@ -715,8 +716,26 @@ def matrices_in_item() -> Iterator[tuple[str, UOp]]:
         yield "matrices", UOp.sink(store(here, kept(memory, row_major(column, row))))
 
 
+def rows_kept() -> Iterator[tuple[str, UOp]]:
+    """What is kept along rows and pieces, and perhaps elements of these: read at each position, and at others."""
+    for sizes in ((2, 3), (3, 4), (2, 2, 2), (3, 3, 2)):
+        (whole,) = loops(prod(sizes))
+        own = inner_loops(*sizes, first=10)
+        outer = row_major(*own[:2])
+        memory = keep(load(X, row_major(*own[::-1])) + load(Y, outer), *own)
+        yield "rows", UOp.sink(store(whole, kept(memory, whole)))
+        yield "rows", UOp.sink(store(whole, kept(memory, whole, whole < prod(sizes) - 1)))
+        some = loops(*sizes)
+        yield "rows", UOp.sink(store(row_major(*some), kept(memory, row_major(*some))))
+
+
 # Kernels beside the scope, too long for every step, by the step that they are for.
-BESIDE = {"mma": matrices, "mma_in_item": matrices_in_item, "fill_ahead": blocks}
+BESIDE = {
+    "mma": matrices,
+    "mma_in_item": matrices_in_item,
+    "fill_ahead": blocks,
+    "turn_rows": rows_kept,
+}
 
 
 def small_kernels(chosen: Iterable[tuple[str, UOp]]) -> Iterator[SmallKernel]:

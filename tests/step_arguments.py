@@ -260,6 +260,13 @@ def for_mma(graph: UOp) -> Iterator[Arguments]:
             yield _call(node, tuple(outputs), tuple(made[:2]), NewLoop(MORE[2], role))
 
 
+def for_turn_rows(graph: UOp) -> Iterator[Arguments]:
+    kept = [x for n in graph.toposort() if n.op is Ops.LOCAL_BUFFER for x in n.src[1:]]
+    for row, piece in product((*kept, *loops_in(graph)[:1], FOREIGN, *NO_LOOPS), repeat=2):
+        for times, each in ((1, 1), (3, 2), (0, 1), (1, 0), (-1, 1)):
+            yield _call(row, piece, times, each)
+
+
 def for_fill_ahead(graph: UOp) -> Iterator[Arguments]:
     loops = loops_in(graph)
     for loop in (*loops, FOREIGN, *NO_LOOPS):
@@ -316,6 +323,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "scatter": for_scatter,
     "join_sums": for_each_node,
     "reduce_inside": for_reduce_inside,
+    "turn_rows": for_turn_rows,
     "fill_ahead": for_fill_ahead,
     "mma": for_mma,
     "mma_in_item": for_mma_in_item,

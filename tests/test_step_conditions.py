@@ -55,6 +55,7 @@ from proofgrad.core.compile.steps.split import MOST_PARTS, split, split_reading_
 from proofgrad.core.compile.steps.stage import MOST_DIGITS, Digit, stage
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
 from proofgrad.core.compile.steps.tensor_program import traced
+from proofgrad.core.compile.steps.turn_rows import turn_rows
 from proofgrad.core.compile.steps.unroll import unroll
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -281,6 +282,8 @@ TAKES_LOOPS: dict[str, Callable[[LoopNest, UOp], object]] = {
     "unroll": lambda nest, loop: unroll(nest, frozenset([loop])),
     "deinterleave": lambda nest, loop: deinterleave(nest, nodes(nest, Ops.LOAD)[0], loop),
     "pad_rows": lambda nest, loop: pad_rows(nest, nodes(nest, Ops.LOAD)[0], loop, 1),
+    "turn_rows": lambda nest, loop: turn_rows(nest, loop, nodes(nest, Ops.RANGE)[-1], 1, 1),
+    "turn_pieces": lambda nest, loop: turn_rows(nest, nodes(nest, Ops.RANGE)[-1], loop, 1, 1),
 }
 
 

@@ -370,6 +370,7 @@ def test_a_machine_without_units_says_so() -> None:
         (dtypes.float16, (19, 37, 21), "warps=1x2x1x1"),
         (dtypes.int8, (19, 70, 21), "warps=1x2x1x1"),
         (dtypes.float16, (16, 33, 32), "warps=1x1x1x2"),  # columns are read in vectors
+        (dtypes.float16, (16, 64, 64), "warps=1x2x1x4"),  # and lie in rows of 8 vectors
     ],
 )
 def test_the_solver_shows_all_of_a_product_by_units(

@@ -42,6 +42,7 @@ ORDER = (
         "deinterleave",
         "pad_rows",
         "local_buffer",
+        "turn_rows",
         "fill_ahead",
         "mma",
         "mma_in_item",

@@ -23,6 +23,7 @@ from proofgrad.core.compile.steps.pad_rows import element_of, position_in_copy, 
 from proofgrad.core.compile.steps.split import nearest_inside, reach_of, split_law
 from proofgrad.core.compile.steps.split_index_set import is_of_part, size_of_part
 from proofgrad.core.compile.steps.stage import position_of
+from proofgrad.core.compile.steps.turn_rows import turn_law, turn_of
 from proofgrad.core.compile.steps.window import bounds_by
 from proofgrad.verify.steps.claims import Claim, World
 
@@ -187,6 +188,17 @@ def of_one_part(world: World) -> None:
     j = world.number("j", 0)
     world.suppose(j < size_of_part(first, end))
     world.claim("an iteration of the part", is_of_part(first + j, first, end))
+
+
+# -- turn_rows ------------------------------------------------------------------------------------
+
+
+def turned_by_less(world: World) -> None:
+    """A row is turned by a number that the law takes."""
+    row, count = world.number("row", 0), world.number("count", 1)
+    by = turn_of(row, world.number("times", 1), world.number("each", 1), count)
+    world.claim("not below what the law takes", by >= turn_law().least)
+    world.claim("below the pieces", by < count)
 
 
 # -- merge ----------------------------------------------------------------------------------------

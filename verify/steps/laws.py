@@ -16,6 +16,7 @@ from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.reverse import BACKWARDS
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
+from proofgrad.core.compile.steps.turn_rows import turn_law
 from proofgrad.core.compile.steps.window import window_law
 from proofgrad.verify.steps import ahead, folds, fragments, graphs, programs
 from proofgrad.verify.steps import bijections as iterations
@@ -171,6 +172,16 @@ LAWS: dict[str, Law] = {
         "the loop is the outermost of one reduction, and runs one by one; no reduction in what is kept; that later steps leave the loops"
         " alone (steps/loop_nest.py), and that waits stand between what items fill and read, in each Linear"
         " (verify/kernels/waiting.py)",
+    ),
+    "turn_rows": Law(
+        iterations.claims_of("pieces of a row", turn_law())
+        | {"a row is turned by less than all": iterations.turned_by_less}
+        | _COLLAPSE
+        | {
+            f"{k} loops have one position": _POSITIONS[f"{k} digits have one position"]
+            for k in range(1, MOST_LOOPS + 1)
+        },
+        "one thing alone is kept along both loops, whose sizes are known",
     ),
     "stage": Law(
         _POSITIONS

@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import prod
 from typing import assert_never
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, WarpTile
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
+from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.schedule.shared_tiles import (
     GroupProduct,
@@ -29,16 +31,20 @@ from proofgrad.core.compile.schedule.shared_tiles import (
 )
 from proofgrad.core.compile.schedule.warp_tiles import held_steps, unit_of
 from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import collapse
+from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.mma import mma, taken_by_unit
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.steps.turn_rows import turn_rows
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.shared_tiles import (
     as_groups,
     as_one,
     filled_ahead,
+    in_turns,
     kept_by_group,
     together,
 )
@@ -143,12 +149,49 @@ def _kept(
         case Lies.ALONG:
             return kept_by_group(nest, value, [*order, step], items, operand.width)
         case Lies.ACROSS:
-            return kept_by_group(nest, value, [step, *order], items, operand.width)
+            return kept_across(nest, value, step, order, items, operand.width)
         case Lies.IN_TILES:
             *others, tile = order
             return kept_by_group(nest, value, [*others, step], items, 1, tile)
         case _:
             assert_never(operand.lies)
+
+
+def kept_across(
+    nest: LoopNest, value: UOp, step: UOp, side: Sequence[UOp], items: int, width: int
+) -> LoopNest:
+    """A value is kept as it lies, row by row of one step each, by the items of a group in turns, `width` elements at once.
+
+    `side`: the loops of a row, the last of which is a tile's. Rows are turned, so that a warp finds the 8 that it reads at once in other banks.
+    """
+    along = [x for x in (step, *side) if x in loops_of(value)]
+    number = fresh_number(nest.graph)
+    own = [NewLoop(number + 4 + k, AxisRole.REDUCE) for k in range(len(along))]
+    own[-1] = NewLoop(own[-1].number, AxisRole.LANE)
+    nest = local_buffer(nest, value, along, tuple(own))
+    made = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, own)]
+    if step in along and side[-1] in along and len(made) > 2:
+        row, *pieces, element = made
+        piece = pieces[0]
+        if len(pieces) > 1:
+            nest = collapse(nest, tuple(pieces), NewLoop(*piece.arg))
+            piece = UOp.range(prod([size_of(x) for x in pieces]), *piece.arg)
+        nest = turn_rows(nest, row, piece, *_turn(size_of(piece)))
+        made = [row, piece, element]
+    whole = NewLoop(number + 3, AxisRole.LANE)
+    size = prod([size_of(x) for x in made])
+    nest = collapse(nest, tuple(made), whole)
+    return in_turns(nest, UOp.range(size, whole.number, whole.role), items, width, number)
+
+
+def _turn(pieces: int) -> tuple[int, int]:
+    """By how many pieces so many rows are turned.
+
+    A warp reads rows 8 * q + 2 * p and the one behind of each quarter q at once, in pieces of 16 bytes of which banks hold
+    8: by 2 * q for the quarters and 1 for the one behind these are 8 others. Fewer pieces in a row cannot all be.
+    """
+    held = WARP // QUARTERS
+    return (held // 2 + 1, held // 2) if pieces >= held else (1, held)
 
 
 def kept_for_unit(
