@@ -26,10 +26,11 @@ class ByteDot:
 
 @dataclass(frozen=True, slots=True)
 class GroupNeeds:
-    """Items of a group, and words of 4 bytes that each holds through a loop: its sums."""
+    """Items of a group, words of 4 bytes that each holds through a loop (its sums), and whether it holds a part of a row."""
 
     items: int
     held_words: int
+    holds_rows: bool = False
 
 
 class Dialect:
@@ -47,6 +48,7 @@ class Dialect:
         pointer_code,
     )  # into memory of a group of work items
     group_bytes: int | None = None  # of such memory, that a text may define; None: any
+    item_bytes = 0  # of registers of a work item, in which it keeps its part of what a group keeps
     constant_space = ""  # address space of module constants, as it stands before `constant`
     memory_bytes = (
         1  # of which the address of a buffer is a multiple, which wide loads of a GPU ask for

@@ -18,6 +18,13 @@ from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.copies import copies_of, is_aligned, write_copy
 from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.llvm.group_memory import memory_of_group
+from proofgrad.backends.llvm.held import (
+    held_in_registers,
+    memory_of,
+    room_in_item,
+    unroll_whole,
+    unrolled_loops,
+)
 from proofgrad.backends.llvm.interleave import interleaved_stores, write_interleaved
 from proofgrad.backends.llvm.lanes_off import may_be_on
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
@@ -60,6 +67,7 @@ from proofgrad.backends.llvm.written_out import (
     filled_ahead,
     turns_written_out,
 )
+from proofgrad.core.compile.lowering.held_by_items import item_of
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
     items_to_start,
@@ -120,7 +128,11 @@ class _Printer:
         self.tiles = tiles_of(linear) if dialect.has_tiles else {}
         self.has_exit = False
         kept = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
-        filled = {n.src[0].src[0].src[0] for n in kept}
+        self.held = held_in_registers(linear, dialect.item_bytes)
+        self.written_out = frozenset().union(*[x.loops for x in self.held.values()])
+        self.held.update({n: self.held[m] for n in kept if (m := memory_of(n)) in self.held})
+        kept = [n for n in kept if n not in self.held]
+        filled = set(map(memory_of, kept))
         parts = [n for n in linear.src if n in filled]
         self.kept_by_group = memory_of_group(name, parts, dialect)
         self.of_group = {*parts, *kept}
@@ -139,6 +151,7 @@ class _Printer:
         )
         self.row_block, self.row_terms = "", list[UOp]()
         self.shared = 0  # open loops that the items of a group share out
+        self.unrolled = 0  # loops that LLVM shall write out
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
 
@@ -158,6 +171,7 @@ class _Printer:
         body += [*self._settled(), *self.release, "  ret void"]
         ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.nontemporal else [])]
         ends += ["", UNPREDICTABLE] if self.by_data else []
+        ends += unrolled_loops(self.unrolled)
         return [
             *zeros,
             *self.kept_by_group.lines,
@@ -168,6 +182,8 @@ class _Printer:
 
     def _needs(self) -> GroupNeeds | None:
         """Of a kernel of groups, what each item holds. Not known where it holds what it copies, too: that may be many words."""
+        if self.held and self.group is not None:
+            return GroupNeeds(self.group, 0, holds_rows=True)
         filled = [n.src[0] for n in self.linear.src if n.op is Ops.FILLED]
         if self.group is None or not self.copied.issuperset(filled):
             return None
@@ -301,6 +317,10 @@ class _Printer:
         number, size = node.arg
         if node in self.of_group:
             self.registers[node] = self.kept_by_group.pointers[node]
+            return
+        if node in self.held:
+            self.registers[node], line = room_in_item(node, self.held[node])
+            self.scratch.append(line)
             return
         name = self.registers[node] = f"%scratch{number}"
         if size * node.dtype.itemsize <= STACK_BYTES:
@@ -498,7 +518,11 @@ class _Printer:
             writer.do(f"br label %{loop.label}")
         else:
             again = writer.let(f"icmp ult {llvm_type} {stepped}, {loop.bound}")
-            writer.do(f"br i1 {again}, label %{loop.label}, label %{loop.label}.end")
+            branch = f"br i1 {again}, label %{loop.label}, label %{loop.label}.end"
+            if loop.range in self.written_out:
+                self.unrolled += 1
+                branch += unroll_whole(self.unrolled)
+            writer.do(branch)
         head = phi(counter, llvm_type, loop.start, loop.entered_from, stepped, latch)
         writer.fill(loop.counter_line, head)
         writer.begin_block(f"{loop.label}.end")
@@ -562,14 +586,16 @@ class _Printer:
     def index(self, node: UOp) -> None:
         buffer, index = node.src[:2]
         mask = node.src[2] if len(node.src) > 2 else None
+        is_held = buffer in self.held
         position = Position(
             buffer=self._register(buffer),
             element=buffer.dtype.scalar,
-            index=self._register(index),
+            index=self._index_in_item(buffer, index) if is_held else self._register(index),
             index_dtype=index.dtype,
             mask=None if mask is None else self._register(mask),
             mask_lanes=1 if mask is None else mask.dtype.lanes,
             of_group=buffer in self.of_group,
+            of_item=is_held,
             is_by_data=mask in self.by_data,
         )
         is_aligned = buffer.op is Ops.PARAM or buffer in self.of_group
@@ -592,6 +618,19 @@ class _Printer:
             return write_address(self.writer, position, self._register(first), first.dtype)
         known = replace(position, buffer=str(self.turn.positions[node].address))
         return write_address(self.writer, known, str(distance), dtypes.int64)
+
+    def _index_in_item(self, memory: UOp, index: UOp) -> str:
+        """Where an element is in what this item has: the turn, which is the position without the item, over all items."""
+        item = item_of(index)
+        assert item is not None  # held_by_items
+        known = dict(self.registers)
+        turn = index.substitute({item: item.const_like(0)})
+        for node in toposort((turn,)):
+            if node not in self.registers:
+                self._write(node)
+        whole = f"{register_type(index.dtype)} {self._register(turn)}"
+        self.registers = known
+        return self.writer.let(f"udiv exact {whole}, {self.held[memory].items}")
 
     def product_of_fragments(self, node: UOp) -> None:
         """An MMA of vectors of what this item holds."""

@@ -44,14 +44,19 @@ class Position:
     offsets: tuple[int, ...] | None = None
     multiple_of: int = 1  # a power of two that the index is a multiple of
     of_group: bool = False  # memory of a group of work items
+    of_item: bool = False  # registers of a work item, which LLVM makes of its stack
     is_by_data: bool = False  # whether the mask depends on what was loaded
 
     def pointer(self, dialect: Dialect) -> str:
         """The type of a pointer into the memory."""
+        if self.of_item:
+            return "ptr"
         return dialect.group_pointer if self.of_group else dialect.pointer
 
     def pointer_code(self, dialect: Dialect) -> str:
         """The same in the names of intrinsics."""
+        if self.of_item:
+            return "p0"
         return dialect.group_pointer_code if self.of_group else dialect.pointer_code
 
 
@@ -85,7 +90,7 @@ def write_load(writer: Writer, position: Position, dtype: DType) -> str:
     else:
         address = _address_or_zeros(writer, position, dtype)
         loaded = _load(writer, position, address, dtype, alignment(writer, position, dtype))
-        if position.of_group and position.mask is not None:
+        if (position.of_group or position.of_item) and position.mask is not None:
             loaded = _or_zero(writer, position.mask, memory_type(dtype), loaded)
     if not dtype.is_bool:
         return loaded
@@ -111,6 +116,8 @@ def _address_or_zeros(writer: Writer, position: Position, dtype: DType) -> str:
     if position.mask is None:
         return position.address
     pointer = position.pointer(writer.dialect)
+    if position.of_item:  # every position is inside
+        return position.address
     if position.of_group:  # where there are no zeros
         first = (
             f"select i1 {position.mask}, {pointer} {position.address}, {pointer} {position.buffer}"

@@ -20,6 +20,11 @@ FUNCTIONS = {Ops.EXP2: "nvvm.ex2.approx.f", Ops.LOG2: "nvvm.lg2.approx.f"}
 # Registers of a multiprocessor; those of an item beside its sums: addresses, operands; words of sums that are worth a bound.
 UNIT_REGISTERS, OTHER_REGISTERS, LEAST_HELD = 1 << 16, 64, 32
 
+# Of a block. Source: CUDA C++ Programming Guide, "Compute Capabilities": on every GPU, as are 65536 registers for them.
+MOST_ITEMS = 1024
+# In registers of an item, for a part of a row: half of the 64 registers of 4 bytes that each of so many items has.
+ITEM_BYTES = 128
+
 
 class PTXDialect(Dialect):
     """`entry(pointer, pointer, ...)`: a kernel with one pointer to global memory a slot in use."""
@@ -35,6 +40,7 @@ class PTXDialect(Dialect):
     group_bytes = (
         48 << 10
     )  # Source: PTX ISA, "Shared State Space"; CUDA C++ Programming Guide, "Compute Capabilities"
+    item_bytes = ITEM_BYTES
     memory_bytes = 16  # the driver's own memory is aligned to 256
     has_masked_access = False
     functions = FUNCTIONS
@@ -142,7 +148,11 @@ class PTXDialect(Dialect):
 
 
 def _bounds(needs: GroupNeeds) -> str:
-    """Attributes for .maxntid and .minnctapersm: as many groups as have registers for their sums."""
+    """Attributes for .maxntid and .minnctapersm: as many groups as have registers for their sums, or make up the largest group."""
+    if needs.holds_rows:
+        return (
+            f'"nvvm.maxntid"="{needs.items}" "nvvm.minctasm"="{max(1, MOST_ITEMS // needs.items)}" '
+        )
     groups = UNIT_REGISTERS // (needs.items * (needs.held_words + OTHER_REGISTERS))
     if needs.held_words < LEAST_HELD or not groups:
         return ""

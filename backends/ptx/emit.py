@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from proofgrad.backends.llvm.emit import emit as emit_llvm
+from proofgrad.backends.llvm.held import UNROLLED
 from proofgrad.backends.ptx.dialect import PTXDialect
 from proofgrad.core.compile.machine.target import CompileError, DeviceError, Source
 from proofgrad.core.ir.uop import UOp
@@ -55,9 +56,24 @@ def ptx_of_llvm(text: str, architecture: int) -> str:
     try:
         module = binding.parse_assembly(f'target triple = "{TRIPLE}"\n\n{text}')
         module.verify()
+        if UNROLLED in text:
+            _written_out(module, machine)
     except RuntimeError as error:
         raise CompileError(f"LLVM refused the kernel: {error}\n{text}") from None
     return str(machine.emit_assembly(module)).strip() + "\n"
+
+
+def _written_out(module: Any, machine: Any) -> None:
+    """Loops that ask for it are written out, and what an item keeps becomes registers; no other pass over the IR."""
+    from llvmlite import binding
+
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options())
+    passes = binding.create_new_function_pass_manager()
+    passes.add_loop_unroll_pass()
+    passes.add_sroa_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
 
 
 @functools.cache

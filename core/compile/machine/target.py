@@ -88,6 +88,8 @@ class Target:
     local_bytes: int = 0  # of memory that a group may have to itself while it runs
     unit_local_bytes: int = 0  # of such memory of a unit, for all groups on it; 0: not known
     lost_local_bytes: int = 0  # of it, that each group costs beside what it asks for
+    row_items: int = 0  # of a group whose items hold a row in registers, at most; 0: they do not
+    item_bytes: int = 0  # of registers of such an item, for its part of a row
     units: int = (
         0  # that groups run on, all at once; 0: there are no groups that items read side by side in
     )

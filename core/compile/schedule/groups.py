@@ -4,7 +4,7 @@ Owns: the choice, a heuristic. Does not own: the steps (tactics/groups.py), what
 
 An item that sums a row by itself reads elsewhere than its neighbours do at each step, and there are only as many items as rows.
 In a group each item sums a part, neighbours read side by side, and the parts are combined in memory of the group. Of short rows a
-group has several.
+group has several. Of a long row that is read again it has as many as can hold it in registers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
     if not rows:
         return NO_GROUP
     if override.group is not None:
-        return _fitting(override.group, target.group_items)
+        return _fitting(override.group, max(target.group_items, target.row_items))
     # Else each item would take the whole row again for the results that it stores.
     is_stored = any([set(output_loops(kernel)) != loops_of(row) for row in rows])
     if target.lockstep == 1 or not (is_stored or any([_reads_along(x, kernel) for x in rows])):
@@ -43,6 +43,8 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
     longest = max([size_of(row.src[1]) for row in rows])
     items = min(target.group_items, _power_of_two(longest // LEAST_ELEMENTS))
     items = max(items, 2) if is_stored else items
+    if is_stored or len(rows) > 1:
+        items = _items_that_hold(rows, items, target)
     return _with_rows(items, rows, target) if is_stored or items >= LEAST_ITEMS else NO_GROUP
 
 
@@ -50,6 +52,23 @@ def _fitting(wanted: Group, most: int) -> Group:
     """As many of the rows and items as a group has."""
     items = min(wanted.items, most)
     return Group(min(wanted.rows, most // items), items) if items else NO_GROUP
+
+
+def _items_that_hold(rows: list[UOp], items: int, target: Target) -> int:
+    """As many items as have registers for a row, which is then read once; the given number where no group has so many."""
+    nbytes = max([size_of(row.src[1]) * _bytes_each(row) for row in rows])
+    most = items
+    while most < target.row_items and nbytes > most * target.item_bytes:
+        most *= 2
+    return most if nbytes <= most * target.item_bytes else items
+
+
+def _bytes_each(row: UOp) -> int:
+    """Of an element of a row: what is loaded of all memories that change from row to row, or what is computed of it."""
+    loop, around = row.src[1], loops_of(row)
+    loads = [n for n in toposort((row.src[0],)) if n.op is Ops.LOAD]
+    of_row = {n.src[0] for n in loads if loops_of(n) == around | {loop}}
+    return max(row.dtype.itemsize, sum([position.dtype.itemsize for position in of_row]))
 
 
 def _with_rows(items: int, rows: list[UOp], target: Target) -> Group:

@@ -11,6 +11,7 @@ the same way, so that 16 items add 4 of what is kept, side by side, and each add
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -36,18 +37,32 @@ AT_ONCE = 16
 
 def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
     """A group of so many rows and items for the positions of the loops that all rows change with."""
+    lanes = _lanes_of_rows(nest.graph, target)
     if group.rows == 1:
-        nest = rows_kept(nest, group.items, target)
+        nest = rows_kept(nest, group.items, lanes, target)
     rows = rows_to_share(nest.graph)
     free, outputs = loops_below(nest.graph), output_loops(nest.graph)
     around = [x for x in outputs if all([x in free[row] for row in rows])]
     inside = [x for x in outputs if x not in around]
     numbers = list(dict.fromkeys([row.src[1].arg[0] for row in rows]))
     nest, of_group = _rows_of_group(nest, around, group.rows)
-    nest, inside = _in_vectors(nest, inside, target)
+    nest, inside = _in_vectors(nest, inside, lanes)
     for number in numbers:
-        nest = _row_in_parts(nest, _Rows(of_group, group.items), number, target)
+        nest = _row_in_parts(nest, _Rows(of_group, group.items), number, lanes[number])
+    if group.rows == 1 and target.row_items:
+        return _in_turns_of_items(nest, inside, group.items)
     return as_one_loop(nest, [*of_group, *inside], AxisRole.LANE)
+
+
+def _in_turns_of_items(nest: LoopNest, loops: list[UOp], items: int) -> LoopNest:
+    """The results of a row in the order in which it is kept: an item has the same elements of both, in turns that are counted."""
+    count = prod([size_of(x) for x in loops])
+    if count <= items:
+        return as_one_loop(nest, loops, AxisRole.LANE)
+    number = fresh_number(nest.graph)
+    nest = as_one_loop(nest, loops, AxisRole.LOOP, number)
+    turn, item = NewLoop(number + 1), NewLoop(number, AxisRole.LANE)
+    return split_reading_inside(nest, UOp.range(count, number), (items,), (turn, item))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +100,21 @@ def as_one_loop(
     return collapse(nest, tuple(loops), NewLoop(number, role))
 
 
-def _in_vectors(nest: LoopNest, loops: list[UOp], target: Target) -> tuple[LoopNest, list[UOp]]:
+def _lanes_of_rows(kernel: UOp, target: Target) -> dict[int, int]:
+    """Elements that an item takes at once along each loop, by its number: as many along all loops over a row."""
+    loops = [*output_loops(kernel), *[row.src[1] for row in rows_to_share(kernel)]]
+    lanes: dict[int, int] = {}
+    for loop in loops:
+        size = size_of(loop)
+        lanes[size] = min(lanes.get(size, target.most_lanes), lanes_along(kernel, loop, target))
+    return {loop.arg[0]: lanes[size_of(loop)] for loop in loops}
+
+
+def _in_vectors(
+    nest: LoopNest, loops: list[UOp], lanes_of: Mapping[int, int]
+) -> tuple[LoopNest, list[UOp]]:
     """The innermost of some output loops in vectors, where these divide it and lie side by side; the loops then."""
-    lanes = lanes_along(nest.graph, loops[-1], target) if loops else 1
+    lanes = lanes_of[loops[-1].arg[0]] if loops else 1
     if lanes == 1:
         return nest, loops
     number = fresh_number(nest.graph)
@@ -98,10 +125,9 @@ def _in_vectors(nest: LoopNest, loops: list[UOp], target: Target) -> tuple[LoopN
     return nest, [*loops[:-1], *rest]
 
 
-def _row_in_parts(nest: LoopNest, rows: _Rows, number: int, target: Target) -> LoopNest:
-    """The reductions over the loop of this number: items take its elements in turns, then their sums are combined."""
+def _row_in_parts(nest: LoopNest, rows: _Rows, number: int, lanes: int) -> LoopNest:
+    """The reductions over the loop of this number: items take its elements in turns, so many at once, then their sums are combined."""
     loop, group = _loop(nest.graph, number), rows.items
-    lanes = lanes_along(nest.graph, loop, target)
     lanes = lanes if size_of(loop) >= lanes * group else 1
     item, vector = fresh_number(nest.graph), fresh_number(nest.graph) + 1
     sizes: tuple[int, ...] = (group,)
@@ -109,8 +135,9 @@ def _row_in_parts(nest: LoopNest, rows: _Rows, number: int, target: Target) -> L
     if lanes > 1:
         sizes, made = (group, lanes), (*made, NewLoop(vector, AxisRole.VECTOR))
     nest = _kept_along(split(nest, loop, sizes, made), rows, item)
-    while group > AT_ONCE:
-        group, last = max(AT_ONCE, group // AT_ONCE), fresh_number(nest.graph)
+    at_once = AT_ONCE if group <= AT_ONCE**2 else 2 * AT_ONCE  # else they would wait once more
+    while group > at_once:
+        group, last = max(at_once, group // at_once), fresh_number(nest.graph)
         loop = _loop(nest.graph, item)
         made = (NewLoop(item, AxisRole.REDUCE), NewLoop(last, AxisRole.REDUCE))
         nest = _kept_along(split(nest, loop, (group,), made), rows, last)

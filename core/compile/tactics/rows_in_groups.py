@@ -5,6 +5,8 @@ Owns: which values are kept, as far as there is room. Does not own: the law (ste
 
 A softmax reads a row for its maximum, again for the sum and again for the result. Here the items of a group copy it into memory of
 the group, in the order in which it lies, and all three read it there; and so what exp2 gave for the sum, which the result needs, too.
+Where items take the elements in the same turns each time, each reads only what it has put there: then it is in their registers
+(lowering/held_by_items.py), of which there are more.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from proofgrad.core.compile.tactics.local_buffers import (
     kept_along_row,
 )
 from proofgrad.core.compile.tactics.shared_tiles import in_turns
-from proofgrad.core.compile.tactics.vector_lanes import lanes_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -30,20 +31,25 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 GROUPS_OF_A_UNIT = 2
 
 
-def rows_kept(nest: LoopNest, items: int, target: Target) -> LoopNest:
-    """The nest whose rows, one a group, are read once, as far as the group has room."""
+def rows_kept(nest: LoopNest, items: int, lanes: Mapping[int, int], target: Target) -> LoopNest:
+    """The nest whose rows, one a group, are read once, as far as the group has room; so many `lanes` of each loop at once."""
     rows = rows_to_share(nest.graph)
     parts = sum([2 * items * row.dtype.itemsize for row in rows])  # of the sums of the items
+    most = (
+        target.local_bytes - parts
+    )  # with what items hold, which is memory of the group to each step
     room = target.local_bytes_of(GROUPS_OF_A_UNIT) - parts
     for values in (_loads_along, costly_along):
+        held = target.item_bytes * items  # values take the registers of what they are computed from
         for alike in computed_alike(nest.graph, values):
             loop, value = alike[0]
-            width = lanes_along(nest.graph, loop, target)
+            width = lanes[loop.arg[0]]
             turn = items * width
             nbytes = -(-size_of(loop) // turn) * turn * value.dtype.itemsize
-            if nbytes > room:
+            if nbytes > min(most, max(held, room)):
                 continue
-            room -= nbytes
+            most -= nbytes
+            held, room = (held - nbytes, room) if nbytes <= held else (held, room - nbytes)
             number = fresh_number(nest.graph)
             nest = kept_along_row(nest, alike, AxisRole.LANE)
             whole = UOp.range(size_of(loop), number, AxisRole.LANE)
