@@ -261,6 +261,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "fill_ahead": lambda a: (a.node(), *a.made(), *(a.numbers("by") if " by " in a.text else ())),
     "turn_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
     "extend": lambda a: (a.node(),),
+    "keep_in_item": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "join_sums": lambda a: (a.node(),),
     "leave": lambda a: (a.node(),),
     "local_buffer": lambda a: (a.node(), a.nodes(a.after("along")), a.made(), a.alike()),

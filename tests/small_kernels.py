@@ -697,6 +697,25 @@ def blocks() -> Iterator[tuple[str, UOp]]:
         yield "blocks", UOp.sink(store(row_major(row, item), total))
 
 
+def shared_and_own() -> Iterator[tuple[str, UOp]]:
+    """What items of a group share out and then read their own of, or another item's; their loop first, last or between others."""
+    for shape, order in (((2, 3), (0, 1)), ((2, 3), (1, 0)), ((2, 3, 2), (1, 0, 2))):
+        row, item = UOp.range(shape[0], 2), UOp.range(3, 4, AxisRole.LANE)
+        last = inner_loops(*shape[2:], first=6)
+        own = [
+            UOp.range(size, 20 + 2 * k, AxisRole.LANE if k == 1 else AxisRole.REDUCE)
+            for k, size in enumerate(shape)
+        ]
+        memory = keep(load(X, row_major(*own)) + load(Y, own[1]), *[own[k] for k in order])
+        at = [row, item, *last]
+        here = row_major(*[at[k] for k in order])
+        others = [row, UOp.index(2) + item * -1, *last]
+        there = row_major(*[others[k] for k in order])
+        for value in (kept(memory, here), kept(memory, here) * 2 + kept(memory, there)):
+            total = reduce(Ops.ADD, value, *last) if last else value
+            yield "own", UOp.sink(store(row_major(row, item), total))
+
+
 def matrices_in_item() -> Iterator[tuple[str, UOp]]:
     """The same of a unit of one item: results, what is kept of them, sums of a part, and factors the other way round."""
     for both, other in ((False, False), (True, False), (False, True)):
@@ -735,6 +754,7 @@ BESIDE = {
     "mma_in_item": matrices_in_item,
     "fill_ahead": blocks,
     "turn_rows": rows_kept,
+    "keep_in_item": shared_and_own,
 }
 
 

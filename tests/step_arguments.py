@@ -278,6 +278,13 @@ def for_fill_ahead(graph: UOp) -> Iterator[Arguments]:
             yield _call(loop, NewLoop(FREE, role))
 
 
+def for_keep_in_item(graph: UOp) -> Iterator[Arguments]:
+    memories = [n for n in graph.toposort() if n.op is Ops.LOCAL_BUFFER]
+    for memory in (*memories, FOREIGN_SUM, graph):
+        for loop in (*loops_in(graph), FOREIGN, *NO_LOOPS):
+            yield _call(memory, loop)
+
+
 def for_mma_in_item(graph: UOp) -> Iterator[Arguments]:
     vectors = [NewLoop(k, AxisRole.VECTOR) for k in MORE]
     for node in (*graph.toposort(), FOREIGN_SUM):
@@ -325,6 +332,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "reduce_inside": for_reduce_inside,
     "turn_rows": for_turn_rows,
     "fill_ahead": for_fill_ahead,
+    "keep_in_item": for_keep_in_item,
     "mma": for_mma,
     "mma_in_item": for_mma_in_item,
     "read_inside": for_each_node,

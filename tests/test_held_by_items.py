@@ -17,7 +17,7 @@ from test_ptx_backend import assemble
 from test_rows_in_groups import CLOSE, WORK, Work, elements_read, likelihood
 
 from proofgrad import Context, Device, Tensor, schedule
-from proofgrad.backends.ptx.dialect import ITEM_BYTES, MOST_ITEMS
+from proofgrad.backends.ptx.dialect import ROW_PART_BYTES, MOST_ITEMS
 from proofgrad.core.compile.lowering.held_by_items import held_by_items
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.lowering.waits import waits
@@ -32,7 +32,7 @@ class Holding(Grouped):
     """As GROUPED, and its items hold rows of up to 64 x 16 floats."""
 
     name = "HOLDING"
-    target = replace(Grouped.target, local_bytes=16384, row_items=64, item_bytes=64)
+    target = replace(Grouped.target, local_bytes=16384, row_items=64, row_part_bytes=64)
 
 
 Device.register("HOLDING", Holding)
@@ -159,7 +159,9 @@ def test_memory_of_which_an_item_reads_what_another_has_put_there_is_held_by_non
 
 def test_a_row_that_items_have_no_registers_for_lies_in_memory_of_the_group() -> None:
     linear = linear_of(ALL["distance"], 2048)
-    assert all([n.elements * 4 > Holding.target.item_bytes for n in held_by_items(linear).values()])
+    assert all(
+        [n.elements * 4 > Holding.target.row_part_bytes for n in held_by_items(linear).values()]
+    )
     assert elements_read(linear, slot=1) == 3 * 2048
 
 
@@ -191,7 +193,7 @@ def test_a_held_row_is_in_registers_and_nowhere_else(name: str, length: int) -> 
 
 def test_registers_are_limited_to_what_a_full_unit_leaves_an_item() -> None:
     text = printed("softmax", 4096).text
-    assert ".minnctapersm 4" in text and ITEM_BYTES * MOST_ITEMS <= 4 * 65536 // 2
+    assert ".minnctapersm 4" in text and ROW_PART_BYTES * MOST_ITEMS <= 4 * 65536 // 2
 
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")

@@ -87,6 +87,9 @@ LAWS = (
 BODIES = (
     _fault("mma_in_item", "square.row_element(held)", "square.column_element(held)"),
     _fault("mma_in_item", "square.column_element(held)", "Square(unit.side, unit.groups * unit.group, 1).column_element(held)"),
+    _fault("keep_in_item", "require(always_equal(digits[own], item), \"what another item has filled\", index)", "pass"),
+    _fault("keep_in_item", "value.substitute({own: item})", "value.substitute({own: UOp.index(0)})"),
+    _fault("keep_in_item", "*[digits[x] for x in rest]", "*[digits[x] for x in reversed(rest)]"),
     _fault("mma", "row_element(item, half, held, steps)", "row_element(item, 0, held, steps)"),
     _fault("mma", "(item, nothing, *factors, register, held)", "(item, nothing, *factors[:1], *factors[:0:-1], register, held)"),
     _fault("bijection", "inside.where(new.src[0], neutral(node))", "new.src[0]"),
@@ -156,6 +159,7 @@ def test_each_law_has_functions_that_are_planted_in() -> None:
         "run_as",
         "sum_in_memory",
         "join",
+        "keep_in_item",
         "reduce_inside",
         "reverse",
     }

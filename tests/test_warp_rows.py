@@ -13,15 +13,16 @@ from test_row_products import attention
 from test_warp_tiles import EMITTED, Warps, on, values
 
 from proofgrad import Context, Device, ScheduleError, Tensor, dtypes, schedule
+from proofgrad.backends.ptx.emit import emit
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.core.compile.fusion import row_products
 from proofgrad.core.compile.schedule.row_products import Sizes
 from proofgrad.core.compile.schedule.warp_rows import pays_in_warps, tile_of_warps
-from proofgrad.core.compile.steps import mma
+from proofgrad.core.compile.steps import keep_in_item
 from proofgrad.core.compile.steps.collapse import digits_of
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 from proofgrad.verify.kernels.proof import ProofError
@@ -136,9 +137,33 @@ def test_one_kernel_keeps_no_matrix_of_scores() -> None:
     q, k, v = given("WARPS", HALF, (1, 64, 16), (1, 64, 16), (1, 64, 16))
     (kernel,) = kernels_of(q.scaled_dot_product_attention(k, v))
     products = [n for n in kernel.src if n.op is Ops.MMA]
-    assert len({n.src[0] for n in products}) == 4  # scores three times, and the last sum
+    assert len({n.src[0] for n in products}) == 3  # scores three times, the last beside the sum
     kept = sum([n.arg[1] * n.dtype.itemsize for n in kernel.src if n.op is Ops.SCRATCH])
     assert kept <= Warps.target.local_bytes
+
+
+@pytest.mark.usefixtures("far")
+def test_blocks_of_keys_and_values_are_copied_while_others_are_multiplied() -> None:
+    q, k, v = given("ROOMY", HALF, (1, 64, 64), (1, 97, 64), (1, 97, 16))
+    with schedule("warps=2x1x1x4 ahead=on"):
+        (kernel,) = kernels_of(q.scaled_dot_product_attention(k, v))
+    ahead = [n for n in kernel.src if n.op is Ops.FILLED and n.src[1].arg[1] is AxisRole.AHEAD]
+    assert len(ahead) == 4  # keys three times, values once
+    assert "cp.async" in emit(kernel, "rows", 90).text
+
+
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("sizes", [(64, 64, 16, 16), (65, 97, 130, 24)])
+def test_weights_are_in_registers_of_the_item_that_multiplies_by_them(
+    sizes: tuple[int, int, int, int],
+) -> None:
+    rows, keys, depth, columns = sizes
+    q, k, v = given("ROOMY", HALF, (1, rows, depth), (1, keys, depth), (1, keys, columns))
+    (kernel,) = kernels_of(q.scaled_dot_product_attention(k, v))
+    own = [n for n in kernel.src if n.op is Ops.FILLED and not is_of_group(n.src[1:])]
+    assert [n.dtype for n in own] == [HALF]
+    text = emit(kernel, "rows", 90).text
+    assert "mma.sync" in text and ".local" not in text
 
 
 @pytest.mark.usefixtures("far")
@@ -190,10 +215,13 @@ def test_a_tile_that_has_no_room_is_refused() -> None:
 
 @pytest.mark.usefixtures("far")
 @pytest.mark.parametrize("keys", [32, 33])
-def test_the_solver_shows_all_of_attention(keys: int, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("ahead", ["on", "off"])
+def test_the_solver_shows_all_of_attention(
+    keys: int, ahead: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     q, k, v = given("WARPS", HALF, (1, 32, 16), (1, keys, 16), (1, keys, 8))
     capfd.readouterr()
-    with schedule("warps=1x1x1x2"), Context(PROVE=1, PLANS=0), compile_only():
+    with schedule(f"warps=1x1x1x2 ahead={ahead}"), Context(PROVE=1, PLANS=0), compile_only():
         q.scaled_dot_product_attention(k, v).realize()
     told = capfd.readouterr().err
     assert re.search(r"none unknown; .*\d+ waits of groups;", told), told
@@ -202,14 +230,14 @@ def test_the_solver_shows_all_of_attention(keys: int, capfd: pytest.CaptureFixtu
 
 def _exchanged(position: UOp, sizes: tuple[int, ...], facts: Facts) -> tuple[UOp, ...]:
     *others, last = digits_of(position, sizes)
-    return (*others, 7 - last) if sizes[-1] == 8 else (*others, last)
+    return (*others, sizes[-1] - 1 - last)
 
 
 @pytest.mark.usefixtures("far")
 def test_what_is_kept_in_another_order_than_it_is_read_in_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mma, "digits_at", _exchanged)
+    monkeypatch.setattr(keep_in_item, "digits_at", _exchanged)
     q, k, v = given("WARPS", HALF, (1, 32, 16), (1, 32, 16), (1, 32, 8))
     with pytest.raises(ProofError), Context(PROVE=1, PLANS=0), compile_only():
         q.scaled_dot_product_attention(k, v).realize()

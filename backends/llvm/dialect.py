@@ -48,7 +48,13 @@ class Dialect:
         pointer_code,
     )  # into memory of a group of work items
     group_bytes: int | None = None  # of such memory, that a text may define; None: any
-    item_bytes = 0  # of registers of a work item, in which it keeps its part of what a group keeps
+    row_part_bytes = (
+        0  # of registers of a work item, in which it keeps its part of what a group keeps
+    )
+    item_pointer, item_pointer_code = (
+        pointer,
+        pointer_code,
+    )  # into memory that an item has to itself
     constant_space = ""  # address space of module constants, as it stands before `constant`
     memory_bytes = (
         1  # of which the address of a buffer is a multiple, which wide loads of a GPU ask for
@@ -60,6 +66,9 @@ class Dialect:
     target = Target("llvm")  # its caches: what is asked for ahead of its use
     has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
+    keeps_in_registers = (
+        False  # memory that an item has to itself is none: loops that fill it are written out
+    )
     copies_ahead = False  # copies into memory of a group go on by themselves
     dot_bits: frozenset[int] = frozenset()  # vectors of int32 of which x86 has the DOT
     byte_dots: Mapping[tuple[DType, DType], ByteDot] = {}  # x86's, of factors of rows and columns

@@ -128,7 +128,7 @@ class _Printer:
         self.tiles = tiles_of(linear) if dialect.has_tiles else {}
         self.has_exit = False
         kept = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
-        self.held = held_in_registers(linear, dialect.item_bytes)
+        self.held = held_in_registers(linear, dialect.row_part_bytes)
         self.written_out = frozenset().union(*[x.loops for x in self.held.values()])
         self.held.update({n: self.held[m] for n in kept if (m := memory_of(n)) in self.held})
         kept = [n for n in kept if n not in self.held]
@@ -136,6 +136,10 @@ class _Printer:
         parts = [n for n in linear.src if n in filled]
         self.kept_by_group = memory_of_group(name, parts, dialect)
         self.of_group = {*parts, *kept}
+        if dialect.keeps_in_registers:
+            theirs = {*self.of_group, *self.held}
+            own = [n for n in linear.src if n.op is Ops.FILLED and n not in theirs]
+            self.written_out |= {loop for n in own for loop in n.src[1:]}
         self.group = group_size(linear)
         self.waits = waits(linear)
         self.copies = copies_of(linear) if dialect.copies_ahead else {}
@@ -595,7 +599,7 @@ class _Printer:
             mask=None if mask is None else self._register(mask),
             mask_lanes=1 if mask is None else mask.dtype.lanes,
             of_group=buffer in self.of_group,
-            of_item=is_held,
+            of_item=buffer.op is not Ops.PARAM and buffer not in self.of_group,
             is_by_data=mask in self.by_data,
         )
         is_aligned = buffer.op is Ops.PARAM or buffer in self.of_group

@@ -44,19 +44,19 @@ class Position:
     offsets: tuple[int, ...] | None = None
     multiple_of: int = 1  # a power of two that the index is a multiple of
     of_group: bool = False  # memory of a group of work items
-    of_item: bool = False  # registers of a work item, which LLVM makes of its stack
+    of_item: bool = False  # memory that an item has to itself
     is_by_data: bool = False  # whether the mask depends on what was loaded
 
     def pointer(self, dialect: Dialect) -> str:
         """The type of a pointer into the memory."""
         if self.of_item:
-            return "ptr"
+            return dialect.item_pointer
         return dialect.group_pointer if self.of_group else dialect.pointer
 
     def pointer_code(self, dialect: Dialect) -> str:
         """The same in the names of intrinsics."""
         if self.of_item:
-            return "p0"
+            return dialect.item_pointer_code
         return dialect.group_pointer_code if self.of_group else dialect.pointer_code
 
 

@@ -23,7 +23,7 @@ UNIT_REGISTERS, OTHER_REGISTERS, LEAST_HELD = 1 << 16, 64, 32
 # Of a block. Source: CUDA C++ Programming Guide, "Compute Capabilities": on every GPU, as are 65536 registers for them.
 MOST_ITEMS = 1024
 # In registers of an item, for a part of a row: half of the 64 registers of 4 bytes that each of so many items has.
-ITEM_BYTES = 128
+ROW_PART_BYTES = 128
 
 
 class PTXDialect(Dialect):
@@ -40,8 +40,10 @@ class PTXDialect(Dialect):
     group_bytes = (
         48 << 10
     )  # Source: PTX ISA, "Shared State Space"; CUDA C++ Programming Guide, "Compute Capabilities"
-    item_bytes = ITEM_BYTES
+    row_part_bytes = ROW_PART_BYTES
+    item_pointer, item_pointer_code = "ptr", "p0"
     memory_bytes = 16  # the driver's own memory is aligned to 256
+    keeps_in_registers = True
     has_masked_access = False
     functions = FUNCTIONS
     has_prefetch = False  # other threads run while one waits

@@ -56,15 +56,15 @@ def ptx_of_llvm(text: str, architecture: int) -> str:
     try:
         module = binding.parse_assembly(f'target triple = "{TRIPLE}"\n\n{text}')
         module.verify()
-        if UNROLLED in text:
-            _written_out(module, machine)
+        if UNROLLED in text or " = alloca " in text:
+            _keep_in_registers(module, machine)
     except RuntimeError as error:
         raise CompileError(f"LLVM refused the kernel: {error}\n{text}") from None
     return str(machine.emit_assembly(module)).strip() + "\n"
 
 
-def _written_out(module: Any, machine: Any) -> None:
-    """Loops that ask for it are written out, and what an item keeps becomes registers; no other pass over the IR."""
+def _keep_in_registers(module: Any, machine: Any) -> None:
+    """Loops that ask for it are written out, so that each position in what an item keeps is a number, and that becomes registers."""
     from llvmlite import binding
 
     builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proofgrad.backends.printed import NoMemory
-from proofgrad.backends.ptx.dialect import FUNCTIONS, ITEM_BYTES, MOST_ITEMS
+from proofgrad.backends.ptx.dialect import FUNCTIONS, ROW_PART_BYTES, MOST_ITEMS
 from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emit import COPIES_AHEAD, DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.backends.ptx.graph import GraphSequence
@@ -73,7 +73,7 @@ class PTXBackend(Backend):
             unit_local_bytes=UNIT_SHARED if driver is None else driver.unit_shared,
             lost_local_bytes=RESERVED_SHARED if driver is None else driver.reserved_shared,
             row_items=MOST_ITEMS,
-            item_bytes=ITEM_BYTES,
+            row_part_bytes=ROW_PART_BYTES,
             units=UNITS if driver is None else driver.units,
             lockstep=WARP,
             matrix_units=matrix_units(self.architecture),

@@ -86,6 +86,7 @@ BODIES = (
         "local_buffer",
         "turn_rows",
         "fill_ahead",
+        "keep_in_item",
         "mma",
         "mma_in_item",
     ),

@@ -43,6 +43,7 @@ ORDER = (
         "pad_rows",
         "local_buffer",
         "turn_rows",
+        "keep_in_item",
         "fill_ahead",
         "mma",
         "mma_in_item",

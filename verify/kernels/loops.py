@@ -125,6 +125,9 @@ def _linear(node: UOp, src: list[Linear | None]) -> Linear | None:
             return Linear({x: c * factor for x, c in one.parts.items()}, one.constant * factor)
         case Ops.NEG:
             return Linear({x: -c for x, c in known[0].parts.items()}, -known[0].constant)
+        case Ops.MIN:
+            ordered = [x for x, y in (known, known[::-1]) if x.largest() <= y.least()]
+            return ordered[0] if ordered else None
         case Ops.CAST:
             return known[0]
         case Ops.SHR | Ops.AND if not known[1].parts and known[1].constant >= 0:
@@ -163,8 +166,19 @@ def _quotient_of_sum(form: Linear, divisor: int, op: Ops) -> Linear | None:
     high = {x: c // divisor for x, c in form.parts.items() if c % divisor == 0}
     rest = Linear({x: c for x, c in form.parts.items() if c % divisor}, form.constant % divisor)
     if min(rest.parts.values(), default=0) < 0 or rest.largest() >= divisor:
-        return None
+        same = _modulo(form, divisor) if op is Ops.MOD else form
+        return None if same.parts == form.parts else _quotient_of_sum(same, divisor, op)
     return rest if op is Ops.MOD else Linear(high, form.constant // divisor)
+
+
+def _modulo(form: Linear, divisor: int) -> Linear:
+    """A sum that has the same remainder: of a remainder of a multiple of the divisor, what it is of."""
+    parts: dict[UOp, int] = {}
+    for part, c in form.parts.items():
+        is_alike = part.op is Ops.MOD and part.src[1].arg % divisor == 0
+        whole = part.src[0] if is_alike else part
+        parts[whole] = parts.get(whole, 0) + c
+    return Linear(parts, form.constant)
 
 
 def _quotient(node: UOp, divisor: int) -> Linear | None:

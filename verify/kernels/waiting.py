@@ -48,6 +48,7 @@ class _Walk:
         shared = [n for n in kept if any([x.arg[1] is AxisRole.LANE for x in n.src[1:]])]
         self.memory = {n: n.src[0].src[0].src[0] for n in shared}
         self.of_group = frozenset(self.memory.values())
+        self.of_item = frozenset([n.src[0].src[0].src[0] for n in kept if n not in self.memory])
         self.parts = {self.memory[n]: n.src[1] for n in shared if is_ahead(n.src[1])}
         around = loops_around_parts(linear)
         self.around_parts = {
@@ -128,7 +129,8 @@ class _Walk:
             if _met(self.read, memory, part):
                 return f"memory {memory.arg[0]} of a group is filled again while others may read it"
         elif node.op is STORE and self.iteration is not None:
-            return "memory is stored to in a loop that fills other memory ahead"
+            if node.src[0].src[0] not in self.of_item:
+                return "memory is stored to in a loop that fills other memory ahead"
         elif node.op is LOAD and (found := self.memory.get(node.src[0].src[0])) is not None:
             is_known = found in self.parts and self.iteration is not None
             part = None

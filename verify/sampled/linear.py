@@ -311,8 +311,12 @@ class Frame:
     ) -> list[UOp]:
         """What another item has of factors."""
         there = moved(factors, item, other)
+        others = around.union([n for n in toposort((other,)) if n.op is Ops.RANGE])
         for node, new in there.items():
-            self.depends.setdefault(new, self.depends.get(node, frozenset()) | around)
+            below = self.depends.get(node, frozenset())
+            self.depends.setdefault(new, below | (around if new is node else others))
+            reads = [there.get(register, register) for register in self.registers.get(node, ())]
+            self.registers.setdefault(new, frozenset(reads))
         return [there[factor] for factor in factors]
 
     def _reduction(

@@ -54,7 +54,11 @@ def product_of(mma: UOp, lane: int) -> Product:
     square = mma.arg if len(mma.arg) == 3 else None
     held = mma.arg[1] if square is None else column.dtype.lanes
     steps = 4 * held if square is None else square[1] * square[2]
-    step = UOp(Ops.RANGE, kind, (UOp.const(kind, steps),), (SUMMED, AxisRole.REDUCE))
+    inside = len(
+        [n for n in toposort((mma,)) if n.op is Ops.MMA]
+    )  # so that no loop has one of its own name inside
+    number = SUMMED + inside, AxisRole.REDUCE
+    step = UOp(Ops.RANGE, kind, (UOp.const(kind, steps),), number)
     register = UOp(Ops.RANGE, kind, (UOp.const(kind, results),), (HELD + lane, AxisRole.REDUCE))
     if square is not None:
         return Product(

@@ -167,6 +167,15 @@ LAWS: dict[str, Law] = {
         " node; that all items come to each wait (steps/running.py), and that waits stand between what items fill and read,"
         " in each Linear (verify/kernels/waiting.py)",
     ),
+    "keep_in_item": Law(
+        _COLLAPSE
+        | {
+            f"{k} loops have one position": _POSITIONS[f"{k} digits have one position"]
+            for k in range(1, MOST_LOOPS + 1)
+        },
+        "that the item which has filled what is read is the one that reads it, of every iteration of the loops that the position"
+        " changes with, of which there are few",
+    ),
     "fill_ahead": Law(
         ahead.claims(),
         "the loop is the outermost of one reduction, and runs one by one; no reduction in what is kept; that later steps leave the loops"

@@ -89,7 +89,7 @@ class Target:
     unit_local_bytes: int = 0  # of such memory of a unit, for all groups on it; 0: not known
     lost_local_bytes: int = 0  # of it, that each group costs beside what it asks for
     row_items: int = 0  # of a group whose items hold a row in registers, at most; 0: they do not
-    item_bytes: int = 0  # of registers of such an item, for its part of a row
+    row_part_bytes: int = 0  # of registers of such an item, for its part of a row
     units: int = (
         0  # that groups run on, all at once; 0: there are no groups that items read side by side in
     )
@@ -143,6 +143,12 @@ class Target:
     def has_scalar_items(self) -> bool:
         """Whether work items take one value at a time, and so have neither tiles nor wide loads."""
         return self.work_items and not self.vector_bytes
+
+    @property
+    def item_bytes(self) -> int:
+        """What one item may have to itself: memory, or as much as its registers hold."""
+        registers = self.vector_bytes * self.vector_registers if self.work_items else 0
+        return max(self.scratch_bytes, registers)
 
     @property
     def near_bytes(self) -> int:

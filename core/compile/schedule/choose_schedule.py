@@ -34,7 +34,7 @@ from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operat
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.transposes import choose_transposed
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
-from proofgrad.core.compile.schedule.warp_rows import choose_warp_rows
+from proofgrad.core.compile.schedule.warp_rows import choose_warp_rows, rows_ahead
 from proofgrad.core.compile.schedule.warp_tiles import choose_warps, warps_ahead
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
@@ -54,7 +54,8 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
         ahead = warps_ahead(kernel, warps, target, override) if warps.warps else None
         return Schedule(tiled=True, warps=warps, ahead=ahead, reduction_block=0)
     if (warps := choose_warp_rows(kernel, target, override)) is not None:
-        return Schedule(buffered=True, tiled=True, warps=warps, reduction_block=0)
+        ahead = rows_ahead(kernel, warps, target, override) if warps.warps else None
+        return Schedule(buffered=True, tiled=True, warps=warps, ahead=ahead, reduction_block=0)
     if (by_unit := choose_matrices(kernel, target, override)) is not None:
         return by_unit
     without = override.warps if override.warps == NO_WARP_TILE else None

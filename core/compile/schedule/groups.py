@@ -58,9 +58,9 @@ def _items_that_hold(rows: list[UOp], items: int, target: Target) -> int:
     """As many items as have registers for a row, which is then read once; the given number where no group has so many."""
     nbytes = max([size_of(row.src[1]) * _bytes_each(row) for row in rows])
     most = items
-    while most < target.row_items and nbytes > most * target.item_bytes:
+    while most < target.row_items and nbytes > most * target.row_part_bytes:
         most *= 2
-    return most if nbytes <= most * target.item_bytes else items
+    return most if nbytes <= most * target.row_part_bytes else items
 
 
 def _bytes_each(row: UOp) -> int:

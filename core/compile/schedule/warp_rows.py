@@ -90,13 +90,29 @@ def steps_at_once(sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
 
 
 def _bytes(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target) -> int:
-    """What a group keeps: keys for each time that they go by, values, weights, and of each row what its items found."""
+    """What a group keeps: blocks of keys and values, of each row what its items found, and weights, which then are its items' own."""
     rows, keys = tile.row_warps * unit.halves * GROUPS, tile.column_tiles * GROUPS
+    weights = rows * keys * unit.factor.itemsize
+    return (
+        _bytes_of_blocks(tile, sizes, unit, reductions, target)
+        + _bytes_found(tile, unit, reductions)
+        + weights
+    )
+
+
+def _bytes_found(tile: WarpTile, unit: MatrixUnit, reductions: int) -> int:
+    """Of each row what its items found, and what that is together."""
+    rows = tile.row_warps * unit.halves * GROUPS
+    return reductions * rows * (GROUPS + 1) * unit.total.itemsize
+
+
+def _bytes_of_blocks(
+    tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target
+) -> int:
+    """Keys for each time that they go by, and values."""
+    keys, columns = tile.column_tiles * GROUPS, _whole(sizes.columns, GROUPS)
     depth = _whole(sizes.depth, steps_at_once(sizes, unit, target))
-    columns = _whole(sizes.columns, GROUPS)
-    factors = (reductions + 1) * keys * depth + keys * columns + rows * keys
-    found = reductions * rows * (GROUPS + 1)
-    return factors * unit.factor.itemsize + found * unit.total.itemsize
+    return ((reductions + 1) * keys * depth + keys * columns) * unit.factor.itemsize
 
 
 def _whole(length: int, part: int) -> int:
@@ -125,6 +141,21 @@ def choose_warp_rows(kernel: UOp, target: Target, override: Schedule) -> WarpTil
     if asked is not None and _fits(asked, sizes, rows.unit, reductions, target, room):
         return asked
     return tile_of_warps(sizes, rows.unit, reductions, target)
+
+
+def rows_ahead(kernel: UOp, tile: WarpTile, target: Target, override: Schedule) -> bool | None:
+    """Whether the keys and values of the next block are copied while one is multiplied: there is room for them twice.
+
+    None: nothing asks for it, neither the machine nor an override.
+    """
+    if override.ahead is None and not target.copies_ahead:
+        return None
+    rows = find_warp_rows(kernel, target)
+    assert rows is not None
+    sizes, of = rows.found.sizes, (rows.unit, len(rows.along), target)
+    kept = 2 * _bytes_of_blocks(tile, sizes, *of) + _bytes_found(tile, *of[:2])
+    blocks = -(-sizes.keys // (tile.column_tiles * GROUPS))
+    return override.ahead is not False and blocks > 1 and kept <= target.local_bytes
 
 
 def find_warp_rows(kernel: UOp, target: Target) -> WarpRows | None:

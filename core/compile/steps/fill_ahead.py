@@ -12,7 +12,7 @@ In a nest the memory has P parts. What they hold in iteration s, behind the fill
 iteration s + (p - s) % P, or of the last one. So the memory is a LOCAL_BUFFER along p < P too, and p has the role AHEAD: in the
 first iteration all parts are filled, in each other one the part that the iteration before has read. The others are left as they are,
 for an iteration before has filled them with the same values. As this is so of the values, rules may write them otherwise; a
-step that would change the loops is refused (loop_nest.py). Memories that a loop fills share one loop over parts: they are filled together.
+step that would change the loops is refused (loop_nest.py), but for this one on other loops. Memories that a loop fills share one loop over parts: they are filled together.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def position_in_part(part: Any, position: Any, size: Any) -> Any:
     makes_ahead=True,
 )
 def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop, parts: int = 2) -> UOp:
-    """All memory that the loop fills has parts, of which all but one are filled ahead. `made`: the loop over parts."""
+    """All memory of the group that the loop fills with what is read elsewhere has parts, of which all but one are filled ahead.
+
+    `made`: the loop over parts. What the loop makes itself, by reductions or of what is kept, stays as it is.
+    """
     require(2 <= parts <= MOST_PARTS, "so many parts", parts)
     nodes, free = toposort((nest.graph,)), loops_below(nest.graph)
     require(
@@ -62,8 +65,11 @@ def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop, parts: int = 2) -> UOp:
     sums = [n for n in nodes if n.op is Ops.REDUCE and loop in n.src[1:]]
     runs = loop.arg[1] is AxisRole.REDUCE and len(sums) == 1 and sums[0].src[1] is loop
     require(runs, "no loop of one reduction around its others, which runs one by one", loop)
-    buffers = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and loop in free[n]]
-    require(bool(buffers), "nothing is kept in the loop", loop)
+    filled = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and loop in free[n]]
+    buffers = [n for n in filled if _is_read_elsewhere(n)]
+    require(bool(buffers), "nothing that is read elsewhere is kept in the loop", loop)
+    others = [x for n in filled for x in n.src[1:] if x.arg[1] is AxisRole.AHEAD]
+    require(not others, "memory that is filled ahead by another loop", *others)
     part = UOp.range(parts, made.number, made.role)
     is_free = made.number not in {n.arg[0] for n in nodes if n.op is Ops.RANGE}
     require(is_free, "a loop of this number is there", made.number)
@@ -71,9 +77,6 @@ def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop, parts: int = 2) -> UOp:
     changes: dict[UOp, UOp] = {}
     for buffer in buffers:
         value, *own = buffer.src
-        require(is_of_group(own), "memory that is no group's", buffer)
-        inner = [n for n in toposort((value,)) if n.op in BINDERS]
-        require(not inner, "a reduction, or what is kept, in what is filled ahead", *inner)
         there = value.substitute({loop: iteration_kept(loop, part, count, parts)})
         changes[buffer] = UOp(Ops.LOCAL_BUFFER, buffer.dtype, (there, part, *own))
     positions = {n: n.src[1] for n in nodes if n.op is Ops.INDEX and n.src[0] in changes}
@@ -87,3 +90,9 @@ def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop, parts: int = 2) -> UOp:
     changed = nest.graph.substitute(changes)
     require_room(nest, changed)
     return changed
+
+
+def _is_read_elsewhere(buffer: UOp) -> bool:
+    """Whether memory is a group's, and no reduction, or what is kept, is in what it keeps."""
+    value, *own = buffer.src
+    return is_of_group(own) and not any([n.op in BINDERS for n in toposort((value,))])

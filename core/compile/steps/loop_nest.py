@@ -167,8 +167,11 @@ def _check_loops(graph: UOp, taken: Taken) -> None:
 def _check_ahead(before: UOp, made: UOp, taken: Step[Any]) -> None:
     """Raises: StepRefused for a step on loops of a nest that fills memory ahead, or one that makes such memory without its law."""
     was, now = _ahead(before), _ahead(made)
+    if taken.makes_ahead:  # of other loops, as it leaves those that are there
+        require(set(was) <= set(now), f"{taken.name}: a loop that is filled ahead is gone", *was)
+        return
     require(not was, f"{taken.name}: loops of a nest that fills memory ahead", *was)
-    require(taken.makes_ahead or not now, f"{taken.name}: a loop of this role", *now)
+    require(not now, f"{taken.name}: a loop of this role", *now)
 
 
 def _ahead(graph: UOp) -> list[UOp]:

@@ -33,7 +33,7 @@ def require_room(nest: LoopNest, made: UOp) -> None:
     """Raises: StepRefused for more bytes of LOCAL_BUFFER than an item, or a group of them, has to itself, unless there were as many."""
     target = nest.target
     for who, of_group, room in (
-        ("an item", False, target.scratch_bytes),
+        ("an item", False, target.item_bytes),
         ("a group", True, target.local_bytes),
     ):
         kept = _bytes_kept(made, of_group)

@@ -40,7 +40,9 @@ def rows_kept(nest: LoopNest, items: int, lanes: Mapping[int, int], target: Targ
     )  # with what items hold, which is memory of the group to each step
     room = target.local_bytes_of(GROUPS_OF_A_UNIT) - parts
     for values in (_loads_along, costly_along):
-        held = target.item_bytes * items  # values take the registers of what they are computed from
+        held = (
+            target.row_part_bytes * items
+        )  # values take the registers of what they are computed from
         for alike in computed_alike(nest.graph, values):
             loop, value = alike[0]
             width = lanes[loop.arg[0]]

@@ -27,6 +27,7 @@ from proofgrad.core.compile.schedule.shared_tiles import lies_in_vectors
 from proofgrad.core.compile.schedule.warp_rows import WarpRows, steps_at_once, sums_of_scores
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
+from proofgrad.core.compile.steps.keep_in_item import keep_in_item
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.mma import mma, taken_by_unit
@@ -35,9 +36,9 @@ from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.groups import as_one_loop
-from proofgrad.core.compile.tactics.shared_tiles import kept_by_group
+from proofgrad.core.compile.tactics.shared_tiles import filled_ahead, kept_by_group
 from proofgrad.core.compile.tactics.warp_tiles import kept_for_unit
-from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
+from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP, fragments_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -54,7 +55,10 @@ def in_warp_rows(nest: LoopNest, rows: WarpRows, schedule: Schedule, target: Tar
     nest = as_one_loop(nest, around, AxisRole.BLOCK, part.group)
     for loop in rows.along:
         nest = _row_reduction(nest, loop, part)
-    return _last_sum(nest, found.keys, part)
+    nest = _last_sum(nest, found.keys, part)
+    for loop in (*rows.along, found.keys) if schedule.ahead else ():
+        nest = filled_ahead(nest, loop)
+    return nest
 
 
 class _Parts:
@@ -152,7 +156,26 @@ def _last_sum(nest: LoopNest, keys: UOp, part: _Parts) -> LoopNest:
     nest = collapse(nest, (quarter, tiles, column), NewLoop(*block.arg))
     _, values = _factors(_reduction_over(nest, block), part)
     nest = kept_for_unit(nest, values, part.columns, block, part.items, part.target)
-    return _by_unit(nest, _reduction_over(nest, block), (*part.rows, part.columns[0]), block)
+    nest = _by_unit(nest, _reduction_over(nest, block), (*part.rows, part.columns[0]), block)
+    return _weights_of_items(nest)
+
+
+def _weights_of_items(nest: LoopNest) -> LoopNest:
+    """The weights as what each item has to itself: an item multiplies by those that it has made."""
+    (product,) = [n for n in toposort((nest.graph,), _is_no_memory) if n.op is Ops.MMA]
+    fragments = fragments_of(product)
+    memories = {
+        n.src[0]
+        for row in fragments.rows
+        for n in toposort((row,), _is_no_memory)
+        if n.op is Ops.INDEX
+    }
+    (weights,) = [m for m in memories if m.op is Ops.LOCAL_BUFFER]
+    return keep_in_item(nest, weights, fragments.item)
+
+
+def _is_no_memory(node: UOp) -> bool:
+    return node.op is not Ops.LOCAL_BUFFER
 
 
 def _reduction_over(nest: LoopNest, loop: UOp) -> UOp:
