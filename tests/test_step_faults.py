@@ -63,6 +63,7 @@ LAWS = (
     _fault("mma_in_item", "Square(s, 1, 1).result_holder(r, c)", "Square(s, 1, 1).result_holder(c, r)"),
     _fault("unroll", "for k in range(size_of(loop)):", "for k in range(1, size_of(loop)):"),
     _fault("unroll", "values[len(pairs) * 2 :]", "values[len(pairs) * 2 + 1 :]"),
+    _fault("unroll", "total = product.with_src((item, total, *factors))", "total = product"),
     _fault("bounds", "high <= most", "high <= most + 1"),
     _fault("accumulate", "position * loop.src[0].arg + loop", "position + loop"),
     _fault("reduce_in_parts", "sizes[axis] // size, size, *", "size, sizes[axis] // size, *"),

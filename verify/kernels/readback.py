@@ -266,8 +266,13 @@ class _Reader:
             products.append(value)
             if outer is register:
                 return Ops.ADD, reduce(UOp.__add__, products)
-        if outer.op is Ops.MMA and outer.src[1] is register:
-            return Ops.ADD, self._product(outer)
+        matrices: list[UOp] = []
+        inside = outer
+        while inside.op is Ops.MMA:
+            matrices.append(self._product(inside))
+            inside = inside.src[1]
+            if inside is register:
+                return Ops.ADD, reduce(UOp.__add__, reversed(matrices))
         operands = [s for s in outer.src if _converted(s) is not register]
         if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or len(operands) != 1:
             raise NotReadable(f"a register is not combined with one value: {combined!r}")

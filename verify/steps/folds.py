@@ -93,6 +93,14 @@ def product(loop: UOp) -> UOp:
     return _element(0, loop) * _element(1, loop)
 
 
+def product_of_matrices(loop: UOp) -> UOp:
+    """The most general product of small matrices, which starts from 0."""
+    item, register, held = [UOp.range(size, k) for k, size in ((1, 32), (2, 2), (3, 2))]
+    nothing = UOp.const(dtypes.float32, 0.0)
+    src = (item, nothing, _element(0, loop), _element(1, loop), register, held)
+    return UOp(Ops.MMA, dtypes.float32, src, (1, 2))
+
+
 def _element(memory: int, position: UOp) -> UOp:
     parameter = UOp(Ops.PARAM, dtypes.float32, (), (memory, 1 << 20))
     return UOp(Ops.LOAD, dtypes.float32, (UOp(Ops.INDEX, dtypes.float32, (parameter, position)),))
@@ -106,6 +114,11 @@ def tree(values: Sequence[UOp]) -> UOp:
 def chain(values: Sequence[UOp]) -> UOp:
     """How the step `unroll` adds copies of a product: one to the total after the other."""
     return unroll._one_by_one(list(values))
+
+
+def onto_each_other(values: Sequence[UOp]) -> UOp:
+    """How the step `unroll` adds copies of a product of small matrices: each starts from the one before."""
+    return unroll._onto_each_other(list(values))
 
 
 def taken_in(whole: UOp, start: UOp, is_on: bool = True) -> tuple[dict[int, int], int]:

@@ -150,6 +150,9 @@ LAWS: dict[str, Law] = {
             "a tree of copies": folds.written_out(folds.tree, folds.element),
             "copies one by one": folds.written_out(folds.chain, folds.element),
             "products one by one": folds.written_out(folds.chain, folds.product),
+            "products of matrices onto each other": folds.written_out(
+                folds.onto_each_other, folds.product_of_matrices
+            ),
         }
         | _ONCE
         | _ORDER,

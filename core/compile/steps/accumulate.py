@@ -77,9 +77,16 @@ def _combined(op: Ops, register: UOp, value: UOp, positions: _Positions) -> UOp:
     several registers at a time.
     """
     if value.op is MMA and op is ADD:
-        item, before, *rest = value.src
+        chain = [value]
+        while chain[-1].src[1].op is MMA:
+            chain.append(chain[-1].src[1])
+        before = chain[-1].src[1]
         if before.op is CONST and before.arg == 0:
-            return value.with_src((item, register, *rest))
+            total = register
+            for product in reversed(chain):
+                item, _, *factors = product.src
+                total = product.with_src((item, total, *factors))
+            return total
     products = products_added(value) if op is ADD else None
     if products is None:
         return UOp(op, register.dtype, (register, value))

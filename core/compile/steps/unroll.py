@@ -7,7 +7,8 @@
 
 for any operation `+` of a reduction, whose order is not specified. Copies are combined as a tree, so that no operation
 waits for all others. Products of floats go into a sum one by one where several sums run side by side, as in a tile; else the
-one sum would wait for itself, and its rounding errors would add up.
+one sum would wait for itself, and its rounding errors would add up. A product of small matrices, which adds to what is there, starts from the
+copy before it.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ def _unrolled(reduction: UOp, unrolled: frozenset[UOp], is_beside_others: bool) 
             values = [copy for value in values for copy in _copies(value, loop)]
         return reduction.replace(src=(_one_by_one(values), *rest))
     for loop in copied:
-        value = _combined(_copies(value, loop), op)
+        copies = _copies(value, loop)
+        are_products = op is Ops.ADD and value.op is Ops.MMA
+        value = _onto_each_other(copies) if are_products else _combined(copies, op)
     return reduction.replace(src=(value, *rest)) if rest else _from_start(value, op)
 
 
@@ -111,9 +114,19 @@ def _one_by_one(products: list[UOp]) -> UOp:
     return functools.reduce(add_product, products)
 
 
+def _onto_each_other(products: list[UOp]) -> UOp:
+    """Products of small matrices, each of which starts from what those before it gave."""
+    total, *rest = products
+    for product in rest:
+        item, _, *factors = product.src
+        total = product.with_src((item, total, *factors))
+    return total
+
+
 def _from_start(total: UOp, op: Ops) -> UOp:
-    """A sum of floats starts from 0.0, and is never -0.0."""
-    return total + 0.0 if op is Ops.ADD and total.dtype.is_float else total
+    """A sum of floats starts from 0.0, and is never -0.0: products of small matrices have started from it."""
+    is_sum = op is Ops.ADD and total.dtype.is_float and total.op is not Ops.MMA
+    return total + 0.0 if is_sum else total
 
 
 def _combined(values: list[UOp], op: Ops) -> UOp:

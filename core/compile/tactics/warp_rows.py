@@ -16,6 +16,7 @@ multiplies from there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
@@ -23,8 +24,9 @@ from proofgrad.core.compile.nests.kernel_schedule import Schedule, WarpTile
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
-from proofgrad.core.compile.schedule.shared_tiles import lies_in_vectors
+from proofgrad.core.compile.schedule.shared_tiles import lies_in_vectors, runs_along
 from proofgrad.core.compile.schedule.warp_rows import WarpRows, steps_at_once, sums_of_scores
+from proofgrad.core.compile.schedule.warp_tiles import held_steps
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.keep_in_item import keep_in_item
@@ -37,7 +39,7 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.groups import as_one_loop
 from proofgrad.core.compile.tactics.shared_tiles import filled_ahead, kept_by_group
-from proofgrad.core.compile.tactics.warp_tiles import kept_for_unit
+from proofgrad.core.compile.tactics.warp_tiles import kept_across, kept_for_unit, width_of
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP, fragments_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -71,6 +73,9 @@ class _Parts:
         self.column_tiles = -(-sizes.columns // GROUPS)
         self.steps = steps_at_once(sizes, self.unit, target)
         self.width = _width(rows, target)
+        self.values_lie_across = _values_lie_across(rows)
+        value = taken_by_unit(_values_of(rows), rows.unit)
+        self.width_of_values = width_of(value, [rows.found.columns], target)
         self.block, self.warp, self.row = [NewLoop(number + k) for k in range(3)]
         self.group, self.column = number + 3, NewLoop(number + 4)
         self.column_tile = number + 5
@@ -83,9 +88,10 @@ class _Parts:
 
     @property
     def columns(self) -> tuple[UOp, ...]:
-        """Those of a tile, and the tiles, of which neighbours are of another each."""
+        """Those of a tile, and the tiles, of which neighbours are of another each unless values are kept as they lie."""
         tiles = UOp.range(self.column_tiles, self.column_tile, AxisRole.UPCAST)
-        return (UOp.range(GROUPS, self.column.number), *([tiles] if self.column_tiles > 1 else []))
+        both = (UOp.range(GROUPS, self.column.number), *([tiles] if self.column_tiles > 1 else []))
+        return both[::-1] if self.values_lie_across else both
 
 
 def _width(rows: WarpRows, target: Target) -> int:
@@ -97,9 +103,34 @@ def _width(rows: WarpRows, target: Target) -> int:
     return lanes if is_wide else 1
 
 
+def _values_lie_across(rows: WarpRows) -> bool:
+    """Whether the columns of a value lie side by side, and the unit reads them so, the items' steps of a block in one load each."""
+    found = rows.found
+    if not rows.unit.reads_across:
+        return False
+    values = _values_of(rows)
+    return runs_along(values, found.columns) and not runs_along(values, found.keys)
+
+
+def _values_of(rows: WarpRows) -> UOp:
+    """The factor of the last sum that does not change with the rows."""
+    (values,) = [x for x in rows.found.total.src[0].src if rows.found.rows not in loops_of(x)]
+    return values
+
+
 def _in_columns(nest: LoopNest, loop: UOp, part: _Parts) -> LoopNest:
-    """Columns of the result in tiles, which are read as vectors that lie inside as a whole or not at all."""
+    """Columns of the result in tiles. Neighbours that are read as vectors lie inside as a whole or not at all."""
     one = NewLoop(loop.arg[0])
+    if part.values_lie_across:
+        tile, vector = (
+            NewLoop(part.column_tile, AxisRole.UPCAST),
+            NewLoop(part.column.number, AxisRole.VECTOR),
+        )
+        parts = ((part.column_tiles, tile), (GROUPS, vector))
+        made = [(size, x) for size, x in parts if size > 1]
+        sizes = tuple([size for size, _ in made])
+        nest = split_reading_inside(nest, loop, sizes, (one, *[x for _, x in made]))
+        return run_as(nest, {UOp.range(GROUPS, vector.number, vector.role): AxisRole.LOOP})
     if part.column_tiles == 1:
         return split_reading_inside(nest, loop, (GROUPS,), (one, part.column))
     vector = NewLoop(part.column_tile, AxisRole.VECTOR)
@@ -128,35 +159,52 @@ def _row_reduction(nest: LoopNest, loop: UOp, part: _Parts) -> LoopNest:
     reduction = _reduction_over(nest, columns)
     nest = reduce_inside(nest, reduction, tuple([x for x in reduction.src[1:] if x is not columns]))
     nest, own = _kept(nest, _reduction_over(nest, columns).src[0], (*part.rows, columns))
-    nest = _scores_by_units(nest, own, UOp.range(part.tiles, number, AxisRole.UPCAST), part)
+    nest = _scores_by_units(nest, own, (UOp.range(part.tiles, number, AxisRole.UPCAST),), part)
     nest, own = _kept(nest, _reduction_over(nest, columns), part.rows)
     items = NewLoop(fresh_number(nest.graph), AxisRole.LANE)
     return collapse(nest, own, items) if len(own) > 1 else nest
 
 
 def _last_sum(nest: LoopNest, keys: UOp, part: _Parts) -> LoopNest:
-    """The sum of weights times values, block of keys by block, each kept; an item multiplies by the weights that it has made."""
+    """The sum of weights times values, block of keys by block, each kept; an item multiplies by the weights that it has made.
+
+    Values that are kept as they lie are multiplied by as many keys at once as an item has in one load.
+    """
     number = fresh_number(nest.graph)
+    at_once = part.tiles
+    if part.values_lie_across:
+        at_once = min(part.tiles, held_steps(part.unit, part.target) // COLUMNS_EACH)
     sizes = part.tiles, QUARTERS, COLUMNS_EACH
     made = [NewLoop(number + k, AxisRole.REDUCE) for k in range(3)]
     nest = split(nest, keys, sizes, (NewLoop(*keys.arg), *made))
     tiles, quarter, column = [UOp.range(n, one.number, one.role) for n, one in zip(sizes, made)]
+    times: list[UOp] = []
+    if at_once < part.tiles:
+        parts = NewLoop(number + 3, AxisRole.UPCAST), made[0]
+        nest = split(nest, tiles, (at_once,), parts)
+        times = [UOp.range(part.tiles // at_once, parts[0].number, parts[0].role)]
+        tiles = UOp.range(at_once, *tiles.arg)
     total = _reduction_over(nest, column)
     if is_masked(total.src[0]):
         nest = unmask(nest, total)
         total = _reduction_over(nest, column)
     weights, _ = _factors(total, part)
-    nest, own = _kept(nest, weights, (*part.rows, tiles, quarter, column))
+    nest, own = _kept(nest, weights, (*part.rows, *times, tiles, quarter, column))
     columns = NewLoop(fresh_number(nest.graph), AxisRole.LANE)
     nest = collapse(nest, own[-2:], columns)
-    *rows, tile = own[:-2]
-    filled = (*rows, UOp.range(GROUPS, columns.number, columns.role))
-    nest = _scores_by_units(nest, filled, tile, part)
-    block = UOp.range(part.tiles * GROUPS, fresh_number(nest.graph), AxisRole.REDUCE)
+    filled = (*own[: len(part.rows)], UOp.range(GROUPS, columns.number, columns.role))
+    nest = _scores_by_units(nest, filled, own[len(part.rows) : -2], part)
+    if part.values_lie_across:
+        _, values = _factors(_reduction_over(nest, column), part)
+        steps = [*times, tiles, quarter, column]
+        nest = kept_across(nest, values, steps, part.columns, part.items, part.width_of_values)
+    block = UOp.range(at_once * GROUPS, fresh_number(nest.graph), AxisRole.REDUCE)
     nest = collapse(nest, (quarter, tiles, column), NewLoop(*block.arg))
-    _, values = _factors(_reduction_over(nest, block), part)
-    nest = kept_for_unit(nest, values, part.columns, block, part.items, part.target)
-    nest = _by_unit(nest, _reduction_over(nest, block), (*part.rows, part.columns[0]), block)
+    if not part.values_lie_across:
+        _, values = _factors(_reduction_over(nest, block), part)
+        nest = kept_for_unit(nest, values, part.columns, block, part.items, part.target)
+    of_tile = UOp.range(GROUPS, part.column.number)
+    nest = _by_unit(nest, _reduction_over(nest, block), (*part.rows, of_tile), block)
     return _weights_of_items(nest)
 
 
@@ -199,14 +247,16 @@ def _kept(nest: LoopNest, value: UOp, loops: tuple[UOp, ...]) -> tuple[LoopNest,
     return nest, tuple([UOp.range(size_of(x), y.number, y.role) for x, y in zip(loops, made)])
 
 
-def _scores_by_units(nest: LoopNest, own: tuple[UOp, ...], tile: UOp, part: _Parts) -> LoopNest:
+def _scores_by_units(
+    nest: LoopNest, own: tuple[UOp, ...], tiles: Sequence[UOp], part: _Parts
+) -> LoopNest:
     """The scores of what is kept along rows and columns: their keys kept by the group, the sum as an MMA."""
     *_, row, column = own
     score = _score_along(nest.graph, row)
     (factor,) = [x for x in score.src[0].src if column in loops_of(x)]
     *outer, steps = score.src[1:]
     value = taken_by_unit(factor, part.unit)
-    nest = kept_by_group(nest, value, [*outer, tile, column, steps], part.items, part.width)
+    nest = kept_by_group(nest, value, [*outer, *tiles, column, steps], part.items, part.width)
     return _by_unit(nest, _score_along(nest.graph, row), own, steps)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from math import prod
+from math import gcd, prod
 from typing import assert_never
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
@@ -104,13 +104,13 @@ def _operands(product: GroupProduct, unit: MatrixUnit, target: Target) -> list[_
         is_along = runs_along(factor, steps[-1]) or not runs_along(factor, side[-1])
         across = Lies.ACROSS if unit.reads_across else Lies.IN_TILES
         lies = Lies.ALONG if is_along else across
-        width = 1 if lies is Lies.IN_TILES else _width(value, steps if is_along else side, target)
+        width = 1 if lies is Lies.IN_TILES else width_of(value, steps if is_along else side, target)
         number = product.reduction.src[0].src.index(factor)
         found.append(_Operand(number, lies, width))
     return found
 
 
-def _width(value: UOp, loops: Sequence[UOp], target: Target) -> int:
+def width_of(value: UOp, loops: Sequence[UOp], target: Target) -> int:
     """How many elements an item copies at once: as many as lie in whole aligned vectors along loops, one of which none goes around."""
     lanes = target.lanes(value.dtype)
     while lanes > 1:
@@ -149,7 +149,7 @@ def _kept(
         case Lies.ALONG:
             return kept_by_group(nest, value, [*order, step], items, operand.width)
         case Lies.ACROSS:
-            return kept_across(nest, value, step, order, items, operand.width)
+            return kept_across(nest, value, [step], order, items, operand.width)
         case Lies.IN_TILES:
             *others, tile = order
             return kept_by_group(nest, value, [*others, step], items, 1, tile)
@@ -158,30 +158,39 @@ def _kept(
 
 
 def kept_across(
-    nest: LoopNest, value: UOp, step: UOp, side: Sequence[UOp], items: int, width: int
+    nest: LoopNest, value: UOp, steps: Sequence[UOp], side: Sequence[UOp], items: int, width: int
 ) -> LoopNest:
     """A value is kept as it lies, row by row of one step each, by the items of a group in turns, `width` elements at once.
 
-    `side`: the loops of a row, the last of which is a tile's. Rows are turned, so that a warp finds the 8 that it reads at once in other banks.
+    `side`: the loops of a row, the last of which is a tile's. Rows are turned, so that a warp finds the 8 that it reads at once in other
+    banks. `steps`: one loop, of which items have neighbours, or those whose digits count the rows, of which a warp reads neighbours.
     """
-    along = [x for x in (step, *side) if x in loops_of(value)]
+    along = [x for x in (*steps, *side) if x in loops_of(value)]
     number = fresh_number(nest.graph)
     own = [NewLoop(number + 4 + k, AxisRole.REDUCE) for k in range(len(along))]
     own[-1] = NewLoop(own[-1].number, AxisRole.LANE)
     nest = local_buffer(nest, value, along, tuple(own))
     made = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, own)]
-    if step in along and side[-1] in along and len(made) > 2:
-        row, *pieces, element = made
-        piece = pieces[0]
-        if len(pieces) > 1:
-            nest = collapse(nest, tuple(pieces), NewLoop(*piece.arg))
-            piece = UOp.range(prod([size_of(x) for x in pieces]), *piece.arg)
-        nest = turn_rows(nest, row, piece, *_turn(size_of(piece)))
-        made = [row, piece, element]
+    rows, pieces = made[: len(steps)], made[len(steps) : -1]
+    if along[: len(steps)] == list(steps) and side[-1] in along and pieces:
+        nest, row = _collapsed(nest, rows)
+        nest, piece = _collapsed(nest, pieces)
+        turn = _turn(size_of(piece)) if len(steps) == 1 else (gcd(size_of(piece), GROUPS), GROUPS)
+        nest = turn_rows(nest, row, piece, *turn)
+        made = [row, piece, made[-1]]
     whole = NewLoop(number + 3, AxisRole.LANE)
     size = prod([size_of(x) for x in made])
     nest = collapse(nest, tuple(made), whole)
     return in_turns(nest, UOp.range(size, whole.number, whole.role), items, width, number)
+
+
+def _collapsed(nest: LoopNest, loops: Sequence[UOp]) -> tuple[LoopNest, UOp]:
+    """Loops of what is kept as one, which has the name of the first."""
+    first = loops[0]
+    if len(loops) == 1:
+        return nest, first
+    nest = collapse(nest, tuple(loops), NewLoop(*first.arg))
+    return nest, UOp.range(prod([size_of(x) for x in loops]), *first.arg)
 
 
 def _turn(pieces: int) -> tuple[int, int]:
