@@ -60,6 +60,9 @@ class Dialect:
         1  # of which the address of a buffer is a multiple, which wide loads of a GPU ask for
     )
     has_masked_access = True  # a vector under a mask a lane is loaded and stored by one instruction
+    has_modifiers = (
+        False  # an instruction takes the magnitude, or the opposite, of an operand at no cost
+    )
     has_fma = True
     has_prefetch = True
     nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none

@@ -40,6 +40,7 @@ from proofgrad.backends.llvm.memory import (
     write_prefetch,
     write_store,
 )
+from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
 from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.prefetch_tiles import Hint
@@ -113,6 +114,7 @@ class _Printer:
         self.writer = Writer(dialect)
         self.registers: dict[UOp, str] = {}
         self.positions: dict[UOp, Position] = {}
+        self.products: dict[UOp, str] = {}  # in which block each stands
         self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
         self.loops: list[OpenLoop] = []
         self.carried = carried_accumulators(linear)
@@ -288,10 +290,26 @@ class _Printer:
         if operation is not None:
             operation(self, node)
         elif node.op in ALU:
+            if self.dialect.has_modifiers and (made := self._modified(node)) is not None:
+                self.registers[node] = made
+                return
             operands = [self._register(s) for s in node.src]
             self.registers[node] = write_alu(self.writer, node, operands)
+            if node.op is Ops.MUL:
+                self.products[node] = self.writer.block
         else:
             raise CompileError(f"{node.op.name} is no part of Linear")
+
+    def _modified(self, node: UOp) -> str | None:
+        """A node as what an instruction makes of an operand; None: it is none, or that is not there in this block."""
+        if (found := magnitude_below(node)) is not None:
+            value, bound = found
+            size = self.writer.call("fabs", value.dtype, (self._register(value),))
+            return write_op(self.writer, Ops.CMPLT, value.dtype, (size, self._register(bound)))
+        opposite = opposite_of(node)
+        if opposite is None or self.products.get(opposite) != self.writer.block:
+            return None
+        return self.writer.let(f"fneg {register_type(node.dtype)} {self.registers[opposite]}")
 
     def _register(self, node: UOp) -> str:
         op = node.op

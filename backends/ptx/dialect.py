@@ -43,6 +43,7 @@ class PTXDialect(Dialect):
     row_part_bytes = ROW_PART_BYTES
     item_pointer, item_pointer_code = "ptr", "p0"
     memory_bytes = 16  # the driver's own memory is aligned to 256
+    has_modifiers = True
     keeps_in_registers = True
     has_masked_access = False
     functions = FUNCTIONS
