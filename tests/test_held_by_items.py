@@ -17,7 +17,7 @@ from test_ptx_backend import assemble
 from test_rows_in_groups import CLOSE, WORK, Work, elements_read, likelihood
 
 from proofgrad import Context, Device, Tensor, schedule
-from proofgrad.backends.ptx.dialect import ROW_PART_BYTES, MOST_ITEMS
+from proofgrad.backends.ptx.dialect import MOST_ITEMS, ROW_PART_BYTES
 from proofgrad.core.compile.lowering.held_by_items import held_by_items
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.lowering.waits import waits

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proofgrad.backends.printed import NoMemory
-from proofgrad.backends.ptx.dialect import FUNCTIONS, ROW_PART_BYTES, MOST_ITEMS
+from proofgrad.backends.ptx.dialect import FUNCTIONS, MOST_ITEMS, ROW_PART_BYTES
 from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emit import COPIES_AHEAD, DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.backends.ptx.graph import GraphSequence
