@@ -28,7 +28,7 @@ from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, base_again, st
 from proofgrad.core.tensor.jit.alone import alone
 from proofgrad.core.tensor.jit.live_tensors import Source
 from proofgrad.core.tensor.jit.nested import check_values
-from proofgrad.core.tensor.jit.slots import Made, Read, Target
+from proofgrad.core.tensor.jit.slots import Made, Read, Target, no_node
 from proofgrad.core.tensor.methods.base import own_copy
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.arena import Arena, make_arena
@@ -199,8 +199,8 @@ class Replay:
         self._passing = [*[slot for slot, _ in self.arguments], *made_anew]
         for slot in [*self._passing, *[read.slot for read in self.reads]]:
             self.memory[slot] = None
-        self.nodes: list[Callable[[], UOp | None]] = [_no_node] * len(recording.arguments)
-        self.objects: list[Callable[[], Tensor | None]] = [_no_node] * len(recording.arguments)
+        self.nodes: list[Callable[[], UOp | None]] = [no_node] * len(recording.arguments)
+        self.objects: list[Callable[[], Tensor | None]] = [no_node] * len(recording.arguments)
         self.lock = threading.Lock()  # the tables of memory are for one run at a time
         _REPLAYS.add(self)
         self.only_launch = self.program.native if self._changes_nothing() else None
@@ -339,7 +339,7 @@ class Replay:
             node = arguments[k]._uop
             if keeps_addresses and node is nodes[k]():
                 continue
-            nodes[k] = _no_node  # until the program has been told
+            nodes[k] = no_node  # until the program has been told
             handle = machine.flat_memory(node, self.device)
             memory[slot] = handle
             taken.add(id(handle))
@@ -383,7 +383,10 @@ class Replay:
         tensor = read.source.get(arguments)
         if tensor is None:  # the function, which has read it, has to read another one now
             raise Outdated
-        if not read.in_place and tensor._uop is read.node:
+        if read.in_place:
+            if self._is_in_place(read, tensor, taken):
+                return
+        elif tensor._uop is read.node:
             if self.memory[read.slot] is None:
                 self._use(read.slot, machine.memory_of(machine.buffer_below(computed(read.node))))
             return
@@ -402,8 +405,19 @@ class Replay:
         read.is_copied = not is_alone or id(handle) in taken
         if read.is_copied:  # who else holds the buffer keeps it
             handle = self._copied(handle, tensor)
+        read.written = no_node if read.is_copied else ref(tensor._uop)
         taken.add(id(handle))
         self._use(read.slot, handle)
+
+    def _is_in_place(self, read: Read, tensor: Tensor, taken: set[int]) -> bool:
+        """Whether the program writes to the memory of a Tensor already, which nobody else has: as `memory_to_write` finds it."""
+        if tensor._uop is not read.written() or self.memory[read.slot] is None:
+            return False
+        name = id(self.memory[read.slot])
+        if name in taken or not machine.is_as_written(tensor, self.memory, read.slot):
+            return False
+        taken.add(name)
+        return True
 
     def _use(self, slot: int, handle: Any) -> None:
         if self.memory[slot] is not handle:
@@ -432,9 +446,9 @@ class Replay:
 
     def _give(self, made: Made, arguments: Sequence[Tensor]) -> Tensor | None:
         """What becomes of one result."""
-        target = None if made.source is None else made.source.get(arguments)
         if made.read is not None and not made.read.is_copied:
             return None  # written in place: its buffer is the same
+        target = None if made.source is None else made.source.get(arguments)
         shape = made.shape if made.is_plain else sizes().bound(made.shape, self.values)
         node = made.node(shape, self.memory[made.slot])
         if made.source is not None:
@@ -447,10 +461,6 @@ class Replay:
             if owner is not None:
                 owner.grad = result
         return result
-
-
-def _no_node() -> None:
-    """Stands for a weak reference to an argument, or its node, whose memory is not known."""
 
 
 def _one_for_each_input(reads: Sequence[Read]) -> tuple[list[Read], list[list[Read]]]:

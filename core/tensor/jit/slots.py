@@ -5,7 +5,7 @@ Owns: where a replay finds the memory of one that is read, and memory for one th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,10 @@ from proofgrad.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import BufferInfo
+
+
+def no_node() -> None:
+    """Stands for a weak reference to the node of a Tensor, whose memory is not known."""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,7 @@ class Read:
     is_whole: bool  # else the input is what it shows elements of, and it must stay as it was
     in_place: bool = False
     is_copied: bool = False  # in this replay: somebody else holds its buffer
+    written: Callable[[], UOp | None] = no_node  # of one that is written in place, as it was last seen
 
     def is_as_before(self, arguments: Sequence[Tensor]) -> bool:
         """Whether the Tensor is the value that was seen last, which is not written to."""

@@ -185,6 +185,12 @@ def memory_to_write(holder: Any, device: str, table: Sequence[Any], slot: int) -
     return handle, is_unshared and _is_sole_holder(holder) and not isinstance(handle, Borrowed)
 
 
+def is_as_written(holder: Any, table: Sequence[Any], slot: int) -> bool:
+    """Whether nobody but `holder._uop` and this table has `table[slot]`, known to be its memory, and ours."""
+    known = 2  # the table of all memory, and this one
+    return owners_of_item(table, slot) == known and _is_sole_holder(holder)
+
+
 def _is_sole_holder(holder: Any) -> bool:
     """Whether the BUFFER that `holder._uop` is, through RESHAPE or not, is held by this object alone."""
     if owners_of_attribute(holder, "_uop") != 1:

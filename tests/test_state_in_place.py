@@ -1,0 +1,125 @@
+"""Replays that write to state: it is looked for once, and asked at each replay only who else holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proofgrad import Tensor, TinyJit, nn
+from proofgrad.core.tensor.runtime import realize
+
+
+def count_searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What `memory_to_write` is asked for from now on."""
+    asked: list[Any] = []
+    find = realize.memory_to_write
+
+    def noted(holder: Any, *rest: Any) -> tuple[Any, bool]:
+        asked.append(holder)
+        return find(holder, *rest)
+
+    monkeypatch.setattr(realize, "memory_to_write", noted)
+    return asked
+
+
+def test_state_that_stays_where_it_is_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = [Tensor.ones(size).contiguous().realize() for size in (1, 3, 7)]
+    optimizer = nn.optim.Adam(params, lr=0.5)
+    gradients = [Tensor.ones(p.shape[0]).contiguous().realize() for p in params]
+
+    @TinyJit
+    def step() -> None:
+        with Tensor.train():
+            for param, gradient in zip(params, gradients):
+                param.grad = gradient
+            optimizer.step()
+
+    for _ in range(3):
+        step()
+    asked = count_searches(monkeypatch)
+    for _ in range(5):
+        step()
+    assert asked == []
+    assert [round(p.tolist()[0], 3) for p in params] == [-3.0] * 3
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_whoever_takes_hold_of_state_between_replays_keeps_the_old_value(
+    shape: tuple[int, ...],
+) -> None:
+    count = Tensor([1.0, 2.0]).reshape(shape).contiguous().realize()
+
+    @TinyJit
+    def double() -> None:
+        count.assign(count + count)
+
+    held = []
+    for k in range(9):
+        double()
+        if k > 3:
+            held.append([count.detach(), count.reshape(-1), count._uop, count._uop.src][k % 4])
+    views = [found for found in held if isinstance(found, Tensor)]
+    assert [view.reshape(-1).tolist() for view in views] == [[32.0, 64.0], [64.0, 128.0], [512.0, 1024.0]]
+    assert count.reshape(-1).tolist() == [512.0, 1024.0]
+
+
+def test_state_in_other_memory_is_found_again() -> None:
+    count, other = Tensor([1.0]).realize(), Tensor([100.0]).realize()
+
+    @TinyJit
+    def add() -> None:
+        count.assign(count + 1)
+
+    for _ in range(4):
+        add()
+    count.replace(other)
+    add()
+    assert (count.item(), other.item()) == (101.0, 100.0)
+    add()
+    assert (count.item(), other.item()) == (102.0, 100.0)
+
+
+def test_two_that_share_memory_since_the_last_replay_get_one_each() -> None:
+    one, two = Tensor([1.0]).realize(), Tensor([2.0]).realize()
+
+    @TinyJit
+    def add() -> None:
+        one.assign(one + 1)
+        two.assign(two + 10)
+
+    for _ in range(4):
+        add()
+    two.replace(one)
+    for _ in range(3):
+        add()
+    assert (one.item(), two.item()) == (8.0, 35.0)
+
+
+def test_an_array_over_state_is_written_to_no_more() -> None:
+    count = Tensor([1.0, 5.0]).realize()
+
+    @TinyJit
+    def add() -> None:
+        count.assign(count + 1)
+
+    for _ in range(4):
+        add()
+    array = np.from_dlpack(count)
+    add()
+    assert (array.tolist(), count.tolist()) == ([5.0, 9.0], [6.0, 10.0])
+
+
+def test_another_buffer_over_the_memory_of_state_keeps_its_value() -> None:
+    count = Tensor([1.0, 5.0]).realize()
+
+    @TinyJit
+    def add() -> None:
+        count.assign(count + 1)
+
+    for _ in range(4):
+        add()
+    other = count._with(realize.twin(count._uop))
+    add()
+    assert (other.tolist(), count.tolist()) == ([5.0, 9.0], [6.0, 10.0])
