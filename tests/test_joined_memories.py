@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from proofgrad import Tensor, TinyJit, explain
+from proofgrad import GlobalCounters, Tensor, TinyJit, explain
 from proofgrad.core.compile.steps import split_index_set
 from proofgrad.verify.sampled.kernels import CheckError
 
@@ -84,6 +85,22 @@ def test_a_part_that_is_too_short_is_found(check: str, monkeypatch: pytest.Monke
         Tensor.cat(a, b).realize()
 
 
+@pytest.mark.parametrize(("check", "overlap"), [("CHECK", 5000), ("PROVE", 1)])
+def test_elements_that_two_parts_change_are_found(
+    check: str, overlap: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second would read what the first has written: all of the elements are looked at, or samples of them."""
+    right = split_index_set.size_of_part
+    monkeypatch.setattr(
+        split_index_set, "size_of_part", lambda a, b: right(a, b) + (a == 0) * overlap
+    )
+    monkeypatch.setenv(check, "1")
+    parts = [Tensor.full((20011,), float(k)).contiguous().realize() for k in range(2)]
+    state = Tensor.full((40022,), 1.0).contiguous().realize()
+    with pytest.raises((CheckError, RuntimeError), match="written|expected"):
+        state.assign(state * 0.5 + Tensor.cat(*parts)).realize()
+
+
 def test_parts_are_proved(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,3 +108,30 @@ def test_parts_are_proved(
     a, b = [Tensor.full((97, 403), float(k)).contiguous().realize() for k in range(2)]
     Tensor.cat(a, b, a).realize()
     assert "none unknown" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("check", ["CHECK", "PROVE"])
+def test_state_in_one_memory_takes_what_is_joined(
+    check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the moments of an optimizer that updates all parameters as one: a kernel for each of few, sixteen of many."""
+    monkeypatch.setenv(check, "1")
+    for sizes in ([9973, 10007, 4099], [1009] * 37):
+        parts = arrays(sizes, (), 0)
+        old = np.arange(sum(sizes), dtype=np.float32)
+        state = Tensor(old).realize()
+        tensors = [Tensor(part).realize() for part in parts]
+        before = GlobalCounters.kernel_count
+        state.assign(state * 0.5 + Tensor.cat(*tensors)).realize()
+        assert GlobalCounters.kernel_count - before == min(len(sizes), 16)
+        np.testing.assert_array_equal(state.numpy(), old * 0.5 + np.concatenate(parts))
+
+
+@pytest.mark.parametrize("change", [lambda x: x.flip(0), lambda x: x.roll(1)])
+def test_state_that_is_read_elsewhere_too(change: Callable[[Tensor], Tensor]) -> None:
+    parts = arrays([9973, 10007], (), 0)
+    old = np.arange(19980, dtype=np.float32)
+    state = Tensor(old).realize()
+    expected = change(Tensor(old)).numpy() + old + np.concatenate(parts)
+    state.assign(change(state) + state + Tensor.cat(*[Tensor(p).realize() for p in parts]))
+    np.testing.assert_array_equal(state.numpy(), expected)

@@ -234,8 +234,9 @@ def test_a_step_runs_one_kernel_for_each_tensor_that_changes() -> None:
 
     assert kernels_of_a_step(optim.SGD(params())) == [3] * 3
     assert kernels_of_a_step(optim.SGD(params(), momentum=0.9)) == [6] * 3
-    assert kernels_of_a_step(optim.Adam(params())) == [2 + 3 * 3] * 3
-    assert kernels_of_a_step(optim.Adam(params(), fused=True)) == [2 + 2 + 3] * 3
+    # Of Adam four are of one element each: the powers of betas, and what they correct moments by.
+    assert kernels_of_a_step(optim.Adam(params())) == [4 + 3 * 3] * 3
+    assert kernels_of_a_step(optim.Adam(params(), fused=True)) == [4 + 2 + 3] * 3
 
 
 def test_state_has_the_names_of_checkpoints() -> None:

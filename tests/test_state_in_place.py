@@ -61,7 +61,11 @@ def test_whoever_takes_hold_of_state_between_replays_keeps_the_old_value(
         if k > 3:
             held.append([count.detach(), count.reshape(-1), count._uop, count._uop.src][k % 4])
     views = [found for found in held if isinstance(found, Tensor)]
-    assert [view.reshape(-1).tolist() for view in views] == [[32.0, 64.0], [64.0, 128.0], [512.0, 1024.0]]
+    assert [view.reshape(-1).tolist() for view in views] == [
+        [32.0, 64.0],
+        [64.0, 128.0],
+        [512.0, 1024.0],
+    ]
     assert count.reshape(-1).tolist() == [512.0, 1024.0]
 
 

@@ -31,14 +31,18 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
     Each kernel but the last has one store. A load at index g stands for the value stored at the
     iteration that writes g; that iteration is guessed from g, and shown to be one that does. The last kernel
     may combine with memory that none of them fills, as the kernel before the cut did: it is compared as it is.
+
+    Where several write parts of one memory, each may read it where it writes it: that is what was there, if each element is
+    written once, which is asked of all of them together (kernels/proof.py).
     """
     filled: dict[UOp, UOp] = {}
     written: dict[UOp, list[UOp]] = {}
     stores: list[UOp] = []
+    in_place = _written_in_parts(parts)
     for number, kernel in enumerate(parts):
         stores = []
         for store in kernel.src:
-            found = _with_tables(store, filled, questions)
+            found = _with_tables(store, filled, questions, in_place)
             if not isinstance(found, Difference) and found.arg is not None:
                 fill = filled.get(found.src[0].src[0])
                 if fill is not None or kernel is not parts[-1]:
@@ -54,10 +58,21 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
     return UOp.sink(*written[stores[-1].src[0].src[0]])
 
 
-def _with_tables(store: UOp, filled: dict[UOp, UOp], questions: Questions) -> UOp | Difference:
+def _written_in_parts(parts: Sequence[UOp]) -> UOp | None:
+    """The memory of the results, if nothing combines with what is there."""
+    memory = parts[-1].src[-1].src[0].src[0]
+    stores = [store for kernel in parts for store in kernel.src if store.src[0].src[0] is memory]
+    return None if any([store.arg is not None for store in stores]) else memory
+
+
+def _with_tables(
+    store: UOp, filled: dict[UOp, UOp], questions: Questions, in_place: UOp | None
+) -> UOp | Difference:
     changes: dict[UOp, UOp] = {}
     for load in [n for n in toposort((store,)) if n.op is Ops.LOAD and n.src[0].src[0] in filled]:
         memory, index, *mask = load.src[0].src
+        if memory is in_place and load.src[0] is store.src[0]:
+            continue
         found = _value_at(filled[memory], index, mask, questions)
         if isinstance(found, Difference):
             return found

@@ -52,15 +52,18 @@ def split_index_sets(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopN
 
 
 def _is_by_element(graph: UOp) -> bool:
-    """Whether each element is computed by itself, of loops of known sizes, and memory is not changed in place."""
-    nodes = toposort((graph,))
-    written = graph.src[0].src[0]
+    """Whether each element is computed by itself, of loops of known sizes, and of memory that is changed in place of what it was."""
+    position, value = graph.src[0].src[:2]
+    while value.op is Ops.WHERE:
+        value = value.src[2]
+    if value.op is Ops.LOAD and value.src[0] is position:
+        return False  # what is left as it is: another tactic's
     return not any(
         [
             node.op in (Ops.REDUCE, Ops.LOCAL_BUFFER)
             or (node.op is Ops.RANGE and not is_fixed(node))
-            or (node.op is Ops.LOAD and node.src[0].src[0] is written.src[0])
-            for node in nodes
+            or (node.op is Ops.INDEX and node.src[0] is position.src[0] and node is not position)
+            for node in toposort((graph,))
         ]
     )
 

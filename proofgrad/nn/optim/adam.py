@@ -65,8 +65,9 @@ class Adam(Optimizer):
         mean, square = self.m[number], self.v[number]
         mean.assign((mean * self.b1 + gradient * (1 - self.b1)).cast(mean.dtype))
         square.assign((square * self.b2 + gradient.square() * (1 - self.b2)).cast(square.dtype))
-        deviation = (square / (1 - self.b2_t)).sqrt()
-        return mean / (1 - self.b1_t) / (deviation + self.eps)
+        # A factor for all elements is divided by once: of each element there is one quotient.
+        of_mean, of_deviation = 1 / (1 - self.b1_t), (1 / (1 - self.b2_t)).sqrt()
+        return mean * of_mean / (square.sqrt() * of_deviation + self.eps)
 
     def _rate(self, value: Tensor, change: Tensor) -> Tensor:
         """The learning rate of one parameter."""
