@@ -29,7 +29,7 @@ ANY = "*"  # in text: the loop that the heuristic takes
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """`rows` x (`vectors` x `lanes`) elements, held in registers."""
+    """`rows` x (`vectors` x `lanes`) elements, held in registers: of one lane each element is a vector, whose lanes are summed in the end."""
 
     rows: int
     vectors: int

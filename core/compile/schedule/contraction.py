@@ -115,6 +115,20 @@ class Contraction:
         """Whether it takes so long that kernels that fill tables count little."""
         return pays_a_kernel(self.multiplications, self.reduction.dtype, target)
 
+    def has_vectors(self, target: Target) -> bool:
+        """Whether columns lie side by side in memory, or can be put so in a table."""
+        factor = self.column_factor
+        steps = load_steps(factor, self.columns)
+        return all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps) or (
+            self.pays_tables(target) and growth(factor) <= LARGEST_GROWTH
+        )
+
+    def may_sum_lanes(self, target: Target) -> bool:
+        """Whether the sum may run in vectors, as columns are so few that half of a vector of them would be empty."""
+        most = target.lanes(self.reduction.dtype)
+        is_of_vectors = not target.work_items and 1 < lanes_of_sum(self, target)
+        return is_of_vectors and 2 * size_of(self.columns) <= most and self.lies_along_sum
+
     def shares_large_columns(self, cache_bytes: int) -> bool:
         """Whether the loops outside of the tile read the same columns, which fill much of the cache."""
         nbytes = table_elements(self.column_factor) * self.reduction.dtype.itemsize
@@ -157,6 +171,14 @@ class Contraction:
     def rows_lie_along_depth(self) -> bool:
         """Whether the rows' operand lies in memory along the innermost loop of the sum."""
         return set(load_steps(self.row_factor, self.reduction.src[-1])) <= {1}
+
+    @cached_property
+    def lies_along_sum(self) -> bool:
+        """Whether both operands lie in memory along the innermost loop of the sum, and each step adds a product of floats."""
+        reduction, loop = self.reduction, self.reduction.src[-1]
+        steps = [*load_steps(self.row_factor, loop), *load_steps(self.column_factor, loop)]
+        is_plain = reduction.src[0].op is Ops.MUL and reduction.dtype.is_float
+        return is_plain and not self.blocks and set(steps) == {1}
 
     @cached_property
     def window_step(self) -> int:
@@ -208,20 +230,23 @@ def contractions(
             across = (row, column, one, other, others, is_apart, is_transposed, tuple(blocks))
             found.append(Contraction(reduction, *across))
     least = 1 if override.tiled else WORTH_MULTIPLICATIONS
-    return [c for c in found if c.multiplications >= least and _has_vectors(c, target)]
+    return [
+        c
+        for c in found
+        if c.multiplications >= least and (c.has_vectors(target) or c.may_sum_lanes(target))
+    ]
 
 
 def _is_allowed(loop: UOp, number: int | None) -> bool:
     return number is None or loop.arg[0] == number
 
 
-def _has_vectors(contraction: Contraction, target: Target) -> bool:
-    """Whether columns lie side by side in memory, or can be put so in a table."""
-    factor, columns = contraction.column_factor, contraction.columns
-    steps = load_steps(factor, columns)
-    return all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps) or (
-        contraction.pays_tables(target) and growth(factor) <= LARGEST_GROWTH
-    )
+def lanes_of_sum(contraction: Contraction, target: Target) -> int:
+    """Steps of the innermost loop of a sum that are a vector: a full one, or a shorter one of few steps."""
+    lanes, steps = target.lanes(contraction.reduction.dtype), size_of(contraction.reduction.src[-1])
+    while lanes > 1 and lanes >= 2 * steps:
+        lanes //= 2
+    return lanes
 
 
 def growth(factor: UOp) -> float:

@@ -6,7 +6,7 @@ tactics/local_buffers.py, fusion/kernels.py).
 
 from __future__ import annotations
 
-from math import gcd, inf, prod
+from math import gcd, inf, log2, prod
 
 from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.compile.machine.target import Target
@@ -16,6 +16,7 @@ from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     Contraction,
+    lanes_of_sum,
     load_steps,
     table_elements,
     tiles_along,
@@ -45,6 +46,10 @@ ACROSS_LINES_CYCLES, PACKING_CYCLES = 0.7, 5
 TRANSLATION_CYCLES = 7
 # Cycles to find where a row begins, if the last tile has fewer, and to ask whether it is stored (measured; ten instructions).
 CLAMP_CYCLES = 1
+# Cycles to compare the numbers of a vector's lanes with where a loop ends, and more for each load where masks are vectors (measured).
+MASK_CYCLES, MASKED_LOAD_CYCLES = 2, 1.5
+# Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
+MOST_PRODUCTS_AT_ONCE = 112
 # Cycles of a tile but for its steps: sums begin anew, and loops end where it was not foreseen (measured).
 TILE_CYCLES = 16
 
@@ -68,6 +73,8 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
 
     `at_once`: steps of the innermost loop of the sum.
     """
+    if tile.lanes == 1:
+        return _cycles_of_summed_lanes(tile, contraction, target)
     core, depth, itemsize = target.core, contraction.depth, contraction.reduction.dtype.itemsize
     tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     products, loads = tile.rows * tile.vectors, _loads(tile, at_once, contraction)
@@ -89,6 +96,36 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     if size_of(contraction.rows) % tile.rows:
         once += CLAMP_CYCLES * tile.rows
     return tiles * (step * depth + once)
+
+
+def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """The same of tiles whose elements are vectors along the sum: each step loads one for each row and column."""
+    core, itemsize = target.core, contraction.reduction.dtype.itemsize
+    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    lanes, inner = lanes_of_sum(contraction, target), size_of(contraction.reduction.src[-1])
+    products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
+    busiest = loads / core.loads_a_cycle
+    step = max(products / core.multiply_adds_a_cycle, busiest, float(core.multiply_add_cycles))
+    step += SHOWN * busiest
+    nbytes, far = lanes * itemsize, 0
+    if table_elements(contraction.row_factor) * itemsize > target.near_bytes:
+        far += tile.rows
+    if size_of(contraction.columns) * contraction.depth * itemsize > target.near_bytes:
+        far += tile.vectors
+    waits = far * nbytes / core.cache_bytes_a_cycle
+    step = max(step, waits) + SHOWN_OF_CACHE * waits * min(1.0, waits / step)
+    if inner * itemsize % target.first_cache.line_bytes:
+        across = min(1.0, nbytes / target.first_cache.line_bytes)
+        step += ACROSS_LINES_CYCLES * across * loads / core.loads_a_cycle
+    at_once = -(-inner // lanes)
+    steps = contraction.depth // inner * at_once
+    if inner % lanes:
+        mask = MASKED_LOAD_CYCLES * loads if _are_masks_vectors(target) else MASK_CYCLES
+        step += mask / (at_once if at_once * products <= MOST_PRODUCTS_AT_ONCE else 1)
+    once = TILE_CYCLES + products * 2 * log2(lanes)  # to add up lanes, half of them at a time
+    if size_of(contraction.rows) % tile.rows:
+        once += CLAMP_CYCLES * tile.rows
+    return tiles * (step * steps + once)
 
 
 def cycles_across_lines(tile: Tile, contraction: Contraction, target: Target) -> float:

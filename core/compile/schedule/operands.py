@@ -75,6 +75,8 @@ def choose_staged(
     if (wanted := override.staged) is not None:
         short = [table_elements(factor) <= LARGEST_ASKED_TABLE for factor in (one, other)]
         return Staged(wanted.rows and short[0], wanted.columns and short[1])
+    if tile.lanes == 1:  # both lie as they are read
+        return Staged(False, False)
     rows = (
         contraction.rows_are_computed or not lie_near(contraction, tile, target.first_cache)
     ) and contraction.readers_of_rows(tile) >= readers_worth_a_table(contraction, target)

@@ -17,7 +17,11 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Schedule, Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions, tiles_along
-from proofgrad.core.compile.schedule.cost_model import cycles_of_tiles, goes_along_rows
+from proofgrad.core.compile.schedule.cost_model import (
+    MOST_PRODUCTS_AT_ONCE,
+    cycles_of_tiles,
+    goes_along_rows,
+)
 from proofgrad.core.compile.schedule.operands import (
     filling,
     most_row_tiles,
@@ -30,8 +34,6 @@ from proofgrad.core.ir.uop import UOp
 
 # Registers beside the accumulators and one step's vectors: a broadcast element and room to move.
 SPARE_REGISTERS = 3
-# Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
-MOST_PRODUCTS_AT_ONCE = 112
 # Items to share out where a sum is taken in blocks: fewer than else, as each goes through its sums once more.
 ITEMS_A_THREAD_OF_BLOCKS = 2
 # Rows and vectors of columns in a tile, at most: a longer side leaves the registers too little of the other.
@@ -82,7 +84,11 @@ def _tiles(contraction: Contraction, target: Target, override: Schedule) -> list
         return []
     sizes = [(rows, vectors) for rows in range(2, TALLEST + 1) for vectors in range(1, WIDEST + 1)
              if rows * vectors + vectors + SPARE_REGISTERS <= target.vector_registers]  # fmt: skip
-    return [Tile(*size, lanes) for size in sorted(sizes, key=lambda size: -size[0] * size[1])]
+    sizes.sort(key=lambda size: -size[0] * size[1])
+    found = [Tile(*size, lanes) for size in sizes] if contraction.has_vectors(target) else []
+    if contraction.may_sum_lanes(target):
+        found += [Tile(*size, 1) for size in sizes if size[1] <= size_of(contraction.columns)]
+    return found
 
 
 def _lanes(columns: int, target: Target, dtype: DType) -> int:

@@ -12,9 +12,11 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Schedule, Tile, Vectors
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below
+from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import schedule_of
-from proofgrad.core.compile.schedule.contraction import Contraction, tiles_along
+from proofgrad.core.compile.schedule.contraction import Contraction, lanes_of_sum, tiles_along
+from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE
 from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
@@ -31,6 +33,7 @@ from proofgrad.core.compile.steps.prefixes import prefixes
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.matrices import in_matrices
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
@@ -208,10 +211,27 @@ def _tiled(
         nest = pack_columns(nest, _loop(tile.vectors, vector), _loop(tile.lanes, lane))
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     loop = reduction.src[-1]
+    if tile.lanes == 1 and contraction.may_sum_lanes(target):
+        return _lanes_of_sum(nest, loop, lanes_of_sum(contraction, target), tile)
     steps = choose_depth(reduction, tile, override)
     if steps == size_of(loop):
         return run_as(nest, {loop: AxisRole.UPCAST})
     return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)
+
+
+def _lanes_of_sum(nest: LoopNest, loop: UOp, lanes: int, tile: Tile) -> LoopNest:
+    """The innermost loop of a sum of products in vectors, few of which are written out: then only the last asks where the loop ends.
+
+    What it loads beyond the end is 0.
+    """
+    nest = split_in_two(nest, loop, lanes, AxisRole.VECTOR)
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    if is_masked(reduction.src[0]):
+        nest = unmask(nest, reduction)
+    steps = -(-size_of(loop) // lanes)
+    if steps == 1 or steps * tile.rows * tile.vectors > MOST_PRODUCTS_AT_ONCE:
+        return nest
+    return run_as(nest, {UOp.range(steps, *loop.arg): AxisRole.UPCAST})
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,9 @@ class Read:
     is_whole: bool  # else the input is what it shows elements of, and it must stay as it was
     in_place: bool = False
     is_copied: bool = False  # in this replay: somebody else holds its buffer
-    written: Callable[[], UOp | None] = no_node  # of one that is written in place, as it was last seen
+    written: Callable[[], UOp | None] = (
+        no_node  # of one that is written in place, as it was last seen
+    )
 
     def is_as_before(self, arguments: Sequence[Tensor]) -> bool:
         """Whether the Tensor is the value that was seen last, which is not written to."""
