@@ -312,7 +312,7 @@ def test_few_rows_times_a_long_transposed_matrix_read_it_in_its_order(rows: int)
     body = matmul(rows, 1024, 4096, (False, True), dtype=dtypes.float32)
     *_, tile = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))
     weights = [n for n in tile.src if n.op is Ops.LOAD and n.src[0].src[0].arg[1] == 1024 * 4096]
-    assert weights and all(load.dtype.lanes == 1 for load in weights)
+    assert weights and all(load.src[0].src[1].dtype.lanes == 1 for load in weights)
     one, other = Tensor.ones(rows, 1024).realize(), Tensor.ones(4096, 1024).realize()
     graph = UOp.sink((one @ other.T).uop).replace(arg="CPU")
     assert len(compiler().kernel_graph(graph).src) == 1
