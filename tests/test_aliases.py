@@ -99,7 +99,10 @@ VALUES: dict[str, list[Call]] = {
     "gather": [lambda x: x.gather(0, at_zero(x))],
     "half": [lambda x: x.half()],
     "int": [lambda x: x.int()],
-    "interpolate": [lambda x: x.interpolate((x.shape[-1],))],
+    "interpolate": [
+        lambda x: x.interpolate((x.shape[-1],)), lambda x: x.interpolate((x.shape[-1],), "nearest"),
+        lambda x: x.interpolate((1,), "nearest"),
+    ],
     "lerp": [lambda x: x.float().lerp(x.float(), 0.0)],
     "logcumsumexp": [lambda x: x[:1].logcumsumexp(), lambda x: x[:0].logcumsumexp()],
     "long": [lambda x: x.long()],

@@ -10,6 +10,7 @@ import pytest
 from tensors import assert_close, assert_same, machine, numbers
 
 from proofgrad import ShapeError, Tensor
+from proofgrad.core.ir.ops import Ops
 
 __all__ = ["machine"]
 X = numbers(2, 3, 6, 7)
@@ -76,6 +77,26 @@ def test_interpolation_agrees_with_torch(size: tuple[int, int]) -> None:
         assert_same(
             Tensor(X).interpolate(size, mode), interpolate(torch.tensor(X), size, mode=mode).numpy()
         )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("size", [(12, 10), (18, 5), (6, 1), (2, 5), (3, 15), (1, 1)])
+def test_whole_multiples_and_parts_are_no_gather_and_agree_with_torch(
+    mode: str, size: tuple[int, int]
+) -> None:
+    torch = pytest.importorskip("torch")
+    x = numbers(2, 3, 6, 5)
+    mine = Tensor(x, requires_grad=True)
+    theirs = torch.tensor(x, requires_grad=True)
+    weights = numbers(2, 3, *size)
+    y = mine.interpolate(size, mode)
+    expected = torch.nn.functional.interpolate(theirs, size, mode=mode)
+    assert_same(y, expected.detach().numpy())
+    (expected * torch.tensor(weights)).sum().backward()
+    (gradient,) = y.gradient(mine, gradient=Tensor(weights))
+    assert_close(gradient, theirs.grad.numpy())
+    graph = mine.interpolate(size, mode).gradient(mine, gradient=Tensor(weights))[0].uop
+    assert not any([node.op is Ops.IOTA for node in graph.toposort()])  # no position is computed
 
 
 def test_interpolation_of_a_line(machine: str) -> None:

@@ -411,6 +411,13 @@ class Windows(LinearAlgebra):
 
     def _stretched(self, axis: Whole, wanted: Whole, mode: str, align_corners: Flag) -> Self:
         size = self.shape[axis]
+        is_fixed = is_plain((size, wanted)) and size > 0 and wanted > 0
+        if mode.startswith("nearest") and is_fixed and wanted % size == 0:
+            return self.repeat_interleave(wanted // size, axis)
+        if mode.startswith("nearest") and is_fixed and size % wanted == 0:
+            step = size // wanted
+            first = step // 2 if mode == "nearest-exact" else 0
+            return self._cut(axis, first, size)._every(axis, step)._value()
         line = self._iota(wanted, dtypes.int64 if size * wanted > 2**28 else dtypes.int32)
         if mode == "nearest":
             return take(self, axis, line * size // wanted)
