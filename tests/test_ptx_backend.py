@@ -51,8 +51,16 @@ def assemble(text: str, folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
+@pytest.mark.parametrize(("architecture", "count"), [(75, 0), (80, 1), (90, 1)])
+def test_bfloat16_is_rounded_by_an_instruction_where_there_is_one(
+    architecture: int, count: int
+) -> None:
+    kernel = map_kernel([(Ops.CAST, dtypes.bfloat16)], (dtypes.float32,), 1000)
+    assert emit(kernel, "kernel_0", architecture).text.count("cvt.rn.bf16.f32") == count
+
+
 @pytest.mark.skipif(PTXAS is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
-@pytest.mark.parametrize("architecture", [70, 90])
+@pytest.mark.parametrize("architecture", [70, 80, 90])
 @pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
 def test_every_op_assembles(dtype: DType, architecture: int, tmp_path: Path) -> None:
     texts = [emit(kernel, "kernel_0", architecture).text for kernel in kernels_of(dtype)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -94,7 +95,9 @@ def uses_unit(make: Callable[[], Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64])
-@pytest.mark.parametrize("sizes", [(32, 64, 48), (33, 47, 29), (5, 7, 9), (1, 64, 40), (17, 3, 65)])
+@pytest.mark.parametrize(
+    "sizes", [(32, 64, 48), (33, 47, 29), (33, 40, 30), (5, 7, 9), (1, 64, 40), (17, 3, 65)]
+)
 def test_a_product_of_any_size_is_exact_on_an_emulated_gpu(
     sizes: tuple[int, int, int], dtype: DType, gpu: None
 ) -> None:
@@ -321,6 +324,44 @@ def test_warps_read_what_lies_across_the_steps_together(
     assert text.count("ldmatrix") == text.count(ACROSS)
     assert text.count("ld.shared.v4.b32") == (0 if first else 2 * 2) + (2 if second else 0)
     assert not re.search(r"ld\.shared\.b|st\.shared\.b16", text)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "stores"),
+    [
+        (dtypes.bfloat16, 64, {"b32": 4 * 4}),
+        (dtypes.float16, 62, {"b32": 4 * 4}),  # both of a pair are inside, or none
+        (dtypes.float64, 64, {"v2.b64": 4 * 4}),
+        (dtypes.int8, 64, {"v2.b32": 4 * 4}),
+    ],
+)
+def test_neighbours_of_a_result_are_stored_together(
+    dtype: DType, columns: int, stores: dict[str, int]
+) -> None:
+    x, y = on("WARPS", whole(64, 64), dtype), on("WARPS", whole(columns, 64), dtype).T
+    rows = 4 if dtype is dtypes.float64 else 2  # tiles of 8 or 16 rows
+    with schedule(f"warps=1x1x{rows}x4"), compile_only():
+        multiplied(x, y).realize()
+    text = emit_ptx(EMITTED[-1], "product", 90).text
+    assert Counter(re.findall(r"st\.global\.((?:v2\.)?b\d+)", text)) == stores
+
+
+def test_rows_that_begin_at_odd_positions_are_stored_one_by_one() -> None:
+    half = dtypes.float16
+    x, y = on("WARPS", whole(64, 64), half), on("WARPS", whole(63, 64), half).T
+    with schedule("warps=1x1x2x4"), compile_only():
+        (x @ y).realize()
+    assert "st.global.b32" not in emit_ptx(EMITTED[-1], "product", 90).text
+
+
+def test_a_residue_is_loaded_as_the_result_is_stored() -> None:
+    x, y, half = whole(64, 64), whole(64, 64), dtypes.bfloat16
+    a, b, c = on("WARPS", x, half), on("WARPS", y, half), on("WARPS", x + y, half)
+    with schedule("warps=1x1x2x4"), compile_only():
+        (a @ b + c).realize()
+    text = emit_ptx(EMITTED[-1], "product", 90).text
+    assert text.count("ld.global.nc.v2.b16") == text.count("st.global.b32") == 4 * 4
+    assert not re.search(r"(ld|st)\.global(\.nc)?\.b16", text)
 
 
 def _positions(linear: UOp, change: Callable[[UOp], UOp]) -> UOp:

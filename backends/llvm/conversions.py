@@ -132,6 +132,10 @@ def _narrow(writer: Writer, value: str, target: DType) -> str:
         return _convert(writer, "fptrunc", value, single, target)
     if target.scalar is dtypes.float16:
         return _narrow_half_by_bits(writer, value, target)
+    if writer.dialect.narrows_to_bfloat16:
+        brain = "bfloat" if target.lanes == 1 else f"<{target.lanes} x bfloat>"
+        narrow = writer.let(f"fptrunc {register_type(single)} {value} to {brain}")
+        return writer.let(f"bitcast {brain} {narrow} to {register_type(target)}")
     word_type = register_type(word)
     bits = _convert(writer, "bitcast", value, single, word)
     upper = writer.let(f"lshr {word_type} {bits}, {literal(16, word)}")

@@ -42,6 +42,7 @@ from proofgrad.backends.llvm.memory import (
 )
 from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
 from proofgrad.backends.llvm.nontemporal import nontemporal_stores
+from proofgrad.backends.llvm.pieces import lanes_from, load_pieces, store_pieces
 from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.prefetch_tiles import Hint
 from proofgrad.backends.llvm.register_transpose import (
@@ -155,7 +156,7 @@ class _Printer:
         self.together = (
             loads_together(linear, frozenset(self.of_group), self.group) if by_warps else {}
         )
-        self.row_block, self.row_terms = "", list[UOp]()
+        self.term_block, self.terms = "", list[UOp]()
         self.shared = 0  # open loops that the items of a group share out
         self.unrolled = 0  # loops that LLVM shall write out
         self.scratch: list[str] = []  # lines that make room, once in a call
@@ -326,6 +327,19 @@ class _Printer:
             raise CompileError(f"Linear of {self.name} uses a {op.name} before it is made")
         self.registers[node] = text
         return text
+
+    def _term(self, wanted: UOp) -> str:
+        """The register of a term that may be no node of the program."""
+        block = self.writer.block
+        if block != self.term_block:  # what another block has computed need not be known here
+            for term in self.terms:
+                self.registers.pop(term, None)
+            self.term_block, self.terms = block, []
+        for term in toposort((wanted,), lambda n: n not in self.registers):
+            if term not in self.registers and term.op is not CONST:
+                self._write(term)
+                self.terms.append(term)
+        return self._register(wanted)
 
     # -- values -------------------------------------------------------------------------------------
 
@@ -623,12 +637,16 @@ class _Printer:
         is_aligned = buffer.op is Ops.PARAM or buffer in self.of_group
         if self.dialect.memory_bytes > 1 and is_aligned and index.dtype.lanes == 1:
             position = replace(position, multiple_of=largest_power_of_two(index))
-        if index.dtype.lanes == 1:
+        if is_held and index.dtype.lanes == 1:
+            address = write_address(self.writer, position, position.index, position.index_dtype)
+            position = replace(position, address=address)
+        elif index.dtype.lanes == 1:
             position = replace(position, address=self._address(node, position, index))
-        elif (apart := lanes_apart(index)) is not None:
+        elif (apart := lanes_apart(index) or self._lanes_from(index)) is not None:
             first, offsets = apart
+            multiple = largest_power_of_two(first) if is_aligned else 1
             address = self._address(node, position, first)
-            position = replace(position, address=address, offsets=offsets)
+            position = replace(position, address=address, offsets=offsets, multiple_of=multiple)
         if mask is not None and mask.dtype.lanes > self.dialect.target.lanes(position.element) > 1:
             position = replace(position, may_be_on=may_be_on(mask))
         self.positions[node] = position
@@ -637,7 +655,7 @@ class _Printer:
         """The pointer to an element; in a loop that is written out, from that of the first iteration, if it is so far from it."""
         distance = None if self.turn is None else self.turn.distance(first)
         if self.turn is None or distance is None:
-            return write_address(self.writer, position, self._register(first), first.dtype)
+            return write_address(self.writer, position, self._term(first), first.dtype)
         known = replace(position, buffer=str(self.turn.positions[node].address))
         return write_address(self.writer, known, str(distance), dtypes.int64)
 
@@ -653,6 +671,10 @@ class _Printer:
         whole = f"{register_type(index.dtype)} {self._register(turn)}"
         self.registers = known
         return self.writer.let(f"udiv exact {whole}, {self.held[memory].items}")
+
+    def _lanes_from(self, index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
+        """Where a machine reads and writes aligned pieces, those that lanes lie in are worth it."""
+        return lanes_from(index) if self.dialect.memory_bytes > 1 else None
 
     def product_of_fragments(self, node: UOp) -> None:
         """An MMA of vectors of what this item holds."""
@@ -689,22 +711,16 @@ class _Printer:
         elif node in self.tiles:
             self.registers[node] = write_tile_load(self.writer, position, self.tiles[node])
         else:
-            self.registers[node] = write_load(self.writer, position, node.dtype)
+            is_plain = position.mask is None and not node.dtype.is_bool
+            load = load_pieces if is_plain and self._lies_in_pieces(position) else write_load
+            self.registers[node] = load(self.writer, position, node.dtype)
         for hint in self.ahead.get(node, ()):
             self.prefetch(position, hint)
 
     def _load_of_warp(self, node: UOp, position: Position) -> str:
         """What an item gets of the rows of which each gives one."""
-        row, block = self.together[node], self.writer.block
-        if block != self.row_block:  # what another block has computed need not be known here
-            for term in self.row_terms:
-                self.registers.pop(term, None)
-            self.row_block, self.row_terms = block, []
-        for term in toposort((row,), lambda n: n not in self.registers):
-            if term not in self.registers and term.op is not CONST:
-                self._write(term)
-                self.row_terms.append(term)
-        address = write_address(self.writer, position, self._register(row), row.dtype)
+        row = self.together[node]
+        address = write_address(self.writer, position, self._term(row), row.dtype)
         return self.dialect.load_matrices(self.writer.let, address, memory_type(node.dtype))
 
     def prefetch(self, position: Position, hint: Hint) -> None:
@@ -742,10 +758,20 @@ class _Printer:
             rows = [self._register(row.src[1]) for row in self.between[node]]
             first = self.positions[self.between[node][0].src[0]]
             return write_interleaved(self.writer, first, value.dtype, rows)
+        if self._lies_in_pieces(self.positions[position]) and not self._is_every_items(
+            position.src[0]
+        ):
+            register = self._register(value)
+            return store_pieces(self.writer, self.positions[position], value.dtype, register)
         write = write_nontemporal_store if node in self.nontemporal else write_store
         if self._is_every_items(position.src[0]):
             return self._store_once(position, value)
         write(self.writer, self.positions[position], value.dtype, self._register(value))
+
+    def _lies_in_pieces(self, position: Position) -> bool:
+        """Whether lanes are neighbours in memory that a machine reads and writes in wide pieces."""
+        is_wide = self.dialect.memory_bytes > 1 and not position.element.is_bool
+        return is_wide and position.offsets is not None
 
     def _copy(self, node: UOp) -> None:
         """A copy that goes on by itself, where both sides are aligned to it."""

@@ -155,7 +155,7 @@ def _load(
 def _load_whole_or_by_lanes(writer: Writer, position: Position, dtype: DType) -> str:
     """One access where all lanes are read, which is everywhere but at an end."""
     assert position.address is not None
-    end, vector = _ask_all_lanes(writer, position, "load"), memory_type(dtype)
+    end, vector = ask_all_lanes(writer, position, "load"), memory_type(dtype)
     whole = _load(writer, position, position.address, dtype, alignment(writer, position, dtype))
     writer.do(f"br label %{end}")
     writer.begin_block(f"{end}.lanes")
@@ -165,7 +165,7 @@ def _load_whole_or_by_lanes(writer: Writer, position: Position, dtype: DType) ->
     return writer.let(f"phi {vector} [ {whole}, %{end}.whole ], [ {lanes}, %{end}.lanes ]", "load")
 
 
-def _ask_all_lanes(writer: Writer, position: Position, hint: str) -> str:
+def ask_all_lanes(writer: Writer, position: Position, hint: str) -> str:
     """Branch to a block `.whole`, begun here, if all lanes of a mask hold, else to one `.lanes`; the name of the end."""
     end, lanes = writer.fresh(hint), position.mask_lanes
     reduce = f"@llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {position.mask})"
@@ -290,7 +290,7 @@ def _store_lanes(writer: Writer, position: Position, dtype: DType, value: str) -
     elif position.mask is not None and dialect.has_masked_access:
         _masked_store(writer, position, dtype, value)
     elif position.mask is not None:
-        end = _ask_all_lanes(writer, position, "store")
+        end = ask_all_lanes(writer, position, "store")
         _store_lanes(writer, replace(position, mask=None), dtype, value)
         writer.do(f"br label %{end}")
         writer.begin_block(f"{end}.lanes")

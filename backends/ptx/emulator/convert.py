@@ -46,7 +46,20 @@ def _between_floats(f: Function, value: str, to: str, source: str, rounding: str
         return f.let(f"fpext {FLOAT[source]} {value} to {FLOAT[to]}")
     if rounding != "rn":
         raise Refused("only rounded to nearest")
-    return f.let(f"fptrunc {FLOAT[source]} {value} to {FLOAT[to]}")
+    return _narrowed(f, value, to, source)
+
+
+def _narrowed(f: Function, value: str, to: str, source: str) -> str:
+    """To nearest even. To bf16 by its bits: some processors have an instruction that takes denormal numbers for 0."""
+    if (to, source) != ("bf16", "f32"):
+        return f.let(f"fptrunc {FLOAT[source]} {value} to {FLOAT[to]}")
+    bits = f.let(f"bitcast float {value} to i32")
+    odd = f.let(f"and i32 {f.let(f'lshr i32 {bits}, 16')}, 1")
+    rounded = f.let(f"add i32 {bits}, {f.let(f'add i32 {odd}, 32767')}")
+    is_nan = f.let(f"fcmp uno float {value}, {value}")
+    chosen = f.let(f"select i1 {is_nan}, i32 {0x7FFF << 16}, i32 {rounded}")
+    half = f.let(f"trunc i32 {f.let(f'lshr i32 {chosen}, 16')} to i16")
+    return f.let(f"bitcast i16 {half} to {FLOAT[to]}")
 
 
 def _to_integer(f: Function, value: str, to: str, source: str, rounding: str) -> str:
@@ -70,9 +83,9 @@ def _packed_or_tf32(f: Function, ins: Instruction, to: str, source: str, roundin
         bits = f.let(f"add i32 {f.read(ins.operands[1], 32)}, 4096")
         f.write(ins.operands[0], f.let(f"and i32 {bits}, -8192"), "b32")
         return
-    half = FLOAT[to.removesuffix("x2")]
+    half = to.removesuffix("x2")
     high, low = [
-        f.let(f"bitcast {half} {f.let(f'fptrunc float {f.value(one, source)} to {half}')} to i16")
+        f.let(f"bitcast {FLOAT[half]} {_narrowed(f, f.value(one, source), half, source)} to i16")
         for one in ins.operands[1:3]
     ]
     top = f.let(f"shl i32 {f.resized(high, 16, 32)}, 16")

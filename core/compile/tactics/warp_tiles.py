@@ -165,7 +165,7 @@ def kept_across(
     `side`: the loops of a row, the last of which is a tile's. Rows are turned, so that a warp finds the 8 that it reads at once in other
     banks. `steps`: one loop, of which items have neighbours, or those whose digits count the rows, of which a warp reads neighbours.
     """
-    along = [x for x in (*steps, *side) if x in loops_of(value)]
+    along = tuple([x for x in (*steps, *side) if x in loops_of(value)])
     number = fresh_number(nest.graph)
     own = [NewLoop(number + 4 + k, AxisRole.REDUCE) for k in range(len(along))]
     own[-1] = NewLoop(own[-1].number, AxisRole.LANE)
