@@ -154,6 +154,17 @@ def test_a_convolution_gathers_its_operand(padding: int, gpu: None) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("filters", [(16, 4, 3, 3), (16, 33, 1, 1), (16, 3, 5, 5)])
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16])
+def test_a_padded_convolution_is_multiplied_by_the_unit(
+    dtype: DType, filters: tuple[int, int, int, int], padding: int
+) -> None:
+    """Zeros are put around the image as it is, or loads are masked: both are of the type that a unit takes."""
+    x, w = on("WARPS", whole(2, filters[1], 9, 7), dtype), on("WARPS", whole(*filters), dtype)
+    assert uses_unit(lambda: x.conv2d(w, padding=padding))
+
+
 def test_what_is_done_to_results_stays_in_the_kernel(gpu: None) -> None:
     a, b = whole(20, 35), whole(35, 24)
     x, y = on(DEVICE, a, dtypes.float16), on(DEVICE, b, dtypes.float16)

@@ -65,7 +65,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if node.op is Ops.EXPAND and _worth_storing(node, work, leads_to_reduction):
             work.store(_below_movement(node.src[0], stored))
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
-            work.store(node)
+            work.store(_as_it_is_multiplied(node, consumers, target))
     kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
     for end, reductions in ends.items():
         if any(map(is_running, reductions)):
@@ -272,6 +272,13 @@ def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
     while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT | {Ops.CAST}:
         (end,) = consumers[end]
     return elements(end.shape) >= READ_OFTEN * elements(pad.shape) > 0
+
+
+def _as_it_is_multiplied(pad: UOp, consumers: dict[UOp, list[UOp]], target: Target) -> UOp:
+    """What is stored of a padded value that is read often: on cores, which convert floats before they multiply, converted once."""
+    users = consumers[pad]
+    is_converted = len(users) == 1 and users[0].op is Ops.CAST and users[0].dtype.is_float
+    return users[0] if is_converted and pad.dtype.is_float and target.lockstep == 1 else pad
 
 
 def _below_movement(node: UOp, stored: set[UOp]) -> UOp:

@@ -124,10 +124,7 @@ class Windows(LinearAlgebra):
         result = promote(self.dtype, weight.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
         around = [(0, 0), (0, 0), *padding_pairs(padding, axes)]
-        if wide.is_float:
-            x = self.cast(wide)._pad_zeros(around)
-        else:  # the padded image stays of small integers, which are multiplied in pairs
-            x = self._pad_zeros(around).cast(wide)
+        x = self._pad_zeros(around).cast(wide)  # units and pairs take what is narrow
         w = weight.cast(wide)
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
         if settings.wants_winograd() and {*steps, *holes} == {1} and takes_winograd(x, w):
