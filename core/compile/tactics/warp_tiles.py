@@ -175,13 +175,35 @@ def kept_across(
     if along[: len(steps)] == list(steps) and side[-1] in along and pieces:
         nest, row = _collapsed(nest, rows)
         nest, piece = _collapsed(nest, pieces)
-        turn = _turn(size_of(piece)) if len(steps) == 1 else (gcd(size_of(piece), GROUPS), GROUPS)
-        nest = turn_rows(nest, row, piece, *turn)
-        made = [row, piece, made[-1]]
+        if len(steps) == 1:
+            nest, others = turn_rows(nest, row, piece, *_turn(size_of(piece))), [piece]
+        else:
+            nest, others = _turned_within(nest, row, piece)
+        made = [row, *others, made[-1]]
     whole = NewLoop(number + 3, AxisRole.LANE)
     size = prod([size_of(x) for x in made])
     nest = collapse(nest, tuple(made), whole)
     return in_turns(nest, UOp.range(size, whole.number, whole.role), items, width, number)
+
+
+def _turned_within(nest: LoopNest, row: UOp, piece: UOp) -> tuple[LoopNest, list[UOp]]:
+    """Neighbouring rows with their pieces turned, by as little as puts 8 rows into banks of their own; the loops over pieces.
+
+    Rows of an odd number of pieces lie so as they are; else as many pieces are turned around as the number has factors of 2, up to 8.
+    """
+    count = size_of(piece)
+    around = gcd(count, GROUPS)
+    if around == 1:
+        return nest, [piece]
+    loops = [piece]
+    if around < count:
+        inner = NewLoop(fresh_number(nest.graph), piece.arg[1])
+        nest = split(nest, piece, (around,), (NewLoop(*piece.arg), inner))
+        loops = [
+            UOp.range(count // around, *piece.arg),
+            UOp.range(around, inner.number, inner.role),
+        ]
+    return turn_rows(nest, row, loops[-1], around, GROUPS), loops
 
 
 def _collapsed(nest: LoopNest, loops: Sequence[UOp]) -> tuple[LoopNest, UOp]:

@@ -223,6 +223,8 @@ class Losses(Layers):
     ) -> Self:
         """softmax(q k^T / sqrt(d)) v over the last two axes; scores are kept in float32 or wider.
 
+        They are multiplied by the rounded 1 / sqrt(d), as in torch: a division takes as long as a power.
+
         `attn_mask`: bools that say where to look, or numbers that are added. `is_causal`: a query looks
         at no key after its own position; scores that would be hidden are mostly not computed. `enable_gqa`:
         groups of query heads (axis -3) share a head of key and value.
@@ -250,7 +252,8 @@ class Losses(Layers):
     ) -> Self:
         """With a diagonal, query i looks at the keys up to i + diagonal."""
         scores = self.dot(key.transpose(-2, -1), dtype=accumulation_dtype(self.dtype))
-        scores = scores / math.sqrt(self.shape[-1])
+        depth = self.shape[-1]
+        scores = scores * (1 / math.sqrt(depth) if depth else math.inf)  # of nothing: 0 * inf
         if diagonal is not None:
             mask = scores.ones_like(dtype=dtypes.bool).tril(diagonal)
         if mask is not None:
