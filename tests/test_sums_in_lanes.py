@@ -152,3 +152,34 @@ def test_a_replay_multiplies_what_it_is_given() -> None:
     for k in range(4):
         x = numbers(2, 50) + k
         assert_close(step(Tensor(x).realize()), x @ weight.T)
+
+
+# -- a matrix times a vector: results side by side share what they load of it -----------------------
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7, 8, 9, 17, 61, 1411])
+@pytest.mark.parametrize("steps", [33, 64])
+def test_any_number_of_rows_times_a_vector(rows: int, steps: int) -> None:
+    a, x = numbers(rows, steps), numbers(steps)
+    assert_close(Tensor(a) @ Tensor(x), a @ x, atol=2e-5)
+    assert_close((Tensor(a) @ Tensor(x) - 1).relu(), np.maximum(a @ x - 1, 0), atol=2e-5)
+    far = np.square(a - x).sum(1)  # what is summed need not be products
+    assert_close((Tensor(a) - Tensor(x)).square().sum(1), far, atol=2e-5)
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize(("rows", "copies"), [(1408, "0x8"), (1411, "0x8"), (25, "0x5")])
+def test_as_many_rows_are_side_by_side_if_nothing_divides_them(rows: int, copies: str) -> None:
+    matrix, x = Tensor.ones(rows, 96).contiguous().realize(), Tensor.ones(96).contiguous().realize()
+    assert f"copies={copies}" in explain(matrix @ x)
+
+
+@pytest.mark.parametrize("check", ["CHECK", "PROVE"])
+def test_rows_beyond_the_last_are_stored_nowhere(
+    check: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(check, "1")
+    monkeypatch.setenv("CHOICES", "copies=0x4")
+    a, x = numbers(29, 40), numbers(40)
+    assert_close(Tensor(a) @ Tensor(x), a @ x, atol=2e-5)
+    assert check != "PROVE" or "none unknown" in capfd.readouterr().err

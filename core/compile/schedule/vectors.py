@@ -290,12 +290,28 @@ def _copies(
         if wanted is not None and wanted.loop is not None and loop.arg[0] != wanted.loop:
             continue
         size = sizes.of(loop)
-        count = largest_divisor(size, MOST_COPIES) if wanted is None else wanted.count
-        if count > 1 and size % count == 0:
+        has_rest = loop is not sizes.shared and _runs_along_sums(kernel, vectors)
+        if wanted is not None:
+            count = wanted.count
+        else:
+            count = _rows_at_once(size) if has_rest else largest_divisor(size, MOST_COPIES)
+        if count > 1 and (size % count == 0 or (has_rest and count < size)):
             return Copies(loop.arg[0], count)
     if wanted is None and (chooser := _loop_that_chooses(free, vectors)) is not None:
         return Copies(chooser.arg[0], size_of(chooser))
     return NO_COPIES
+
+
+def _runs_along_sums(kernel: UOp, vectors: list[UOp]) -> bool:
+    """Whether all vectors run along reductions of a kernel with one store: then each result is stored by itself, and may be left out."""
+    is_plain = len(kernel.src) == 1 and len(kernel.src[0].src) == 2
+    kept = any([n.op is Ops.LOCAL_BUFFER for n in toposort((kernel,))])
+    return is_plain and not kept and all([x.arg[1] is AxisRole.REDUCE for x in vectors])
+
+
+def _rows_at_once(size: int) -> int:
+    """So many results side by side that the fewest vectors are loaded: one for each, also for those beyond the end, and one that all share."""
+    return min(range(MOST_COPIES, 1, -1), key=lambda n: -(-size // n) * (n + 1)) if size > 1 else 1
 
 
 def _loop_that_chooses(free: Mapping[UOp, frozenset[UOp]], vectors: list[UOp]) -> UOp | None:

@@ -87,7 +87,7 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         nest = _innermost(nest, number, numbers)
         if copied.loop is not None:
             loop = loop_of_number(nest.graph, numbers.get(copied.loop, copied.loop))
-            nest, copied = split_in_two(nest, loop, copied.count, AxisRole.UPCAST), NO_COPIES
+            nest, copied = _copies(nest, loop, copied.count), NO_COPIES
         loop = loop_of_number(nest.graph, number)
         nest = _vectors(nest, loop, vectors, target, number in looped)
     nest = _short_reductions_at_once(nest, schedule)
@@ -98,6 +98,14 @@ def split_in_two(nest: LoopNest, loop: UOp, inner_size: int, role: AxisRole) -> 
     """loop = outer * inner_size + inner; the outer loop stays what it was."""
     inner = NewLoop(fresh_number(nest.graph), role)
     return split(nest, loop, (inner_size,), (NewLoop(*loop.arg), inner))
+
+
+def _copies(nest: LoopNest, loop: UOp, count: int) -> LoopNest:
+    """So many iterations side by side; what is beyond the end reads the last one again, and is stored nowhere."""
+    if size_of(loop) % count == 0:
+        return split_in_two(nest, loop, count, AxisRole.UPCAST)
+    inner = NewLoop(fresh_number(nest.graph), AxisRole.UPCAST)
+    return split_reading_inside(nest, loop, (count,), (NewLoop(*loop.arg), inner))
 
 
 def loop_of_number(kernel: UOp, number: int) -> UOp:
