@@ -434,9 +434,7 @@ class Compiler:
 
     def _target(self, device: str) -> Target:
         """The machine, as what is asked for lets it be used."""
-        return self._backend(device).target.as_asked(
-            settings.flushes_denormals(), settings.wants_approximate_functions()
-        )
+        return self._backend(device).target.as_asked()
 
     def _compiled(self, linear: UOp, device: str, background: Background | None = None) -> Kernel:
         backend = self._backend(device)

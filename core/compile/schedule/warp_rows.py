@@ -143,8 +143,8 @@ def choose_warp_rows(kernel: UOp, target: Target, override: Schedule) -> WarpTil
     return tile_of_warps(sizes, rows.unit, reductions, target)
 
 
-def rows_ahead(kernel: UOp, tile: WarpTile, target: Target, override: Schedule) -> bool | None:
-    """Whether the keys and values of the next block are copied while one is multiplied: there is room for them twice.
+def rows_ahead(kernel: UOp, tile: WarpTile, target: Target, override: Schedule) -> int | None:
+    """Of how many of the next blocks keys and values are copied while one is multiplied: there is room for all of them.
 
     None: nothing asks for it, neither the machine nor an override.
     """
@@ -152,10 +152,12 @@ def rows_ahead(kernel: UOp, tile: WarpTile, target: Target, override: Schedule) 
         return None
     rows = find_warp_rows(kernel, target)
     assert rows is not None
-    sizes, of = rows.found.sizes, (rows.unit, len(rows.along), target)
-    kept = 2 * _bytes_of_blocks(tile, sizes, *of) + _bytes_found(tile, *of[:2])
+    sizes, reductions = rows.found.sizes, len(rows.along)
+    wanted = 1 if override.ahead is None else override.ahead
+    kept = (wanted + 1) * _bytes_of_blocks(tile, sizes, rows.unit, reductions, target)
+    kept += _bytes_found(tile, rows.unit, reductions)
     blocks = -(-sizes.keys // (tile.column_tiles * GROUPS))
-    return override.ahead is not False and blocks > 1 and kept <= target.local_bytes
+    return wanted if wanted < blocks and kept <= target.local_bytes else 0
 
 
 def find_warp_rows(kernel: UOp, target: Target) -> WarpRows | None:

@@ -83,9 +83,9 @@ def _combined(op: Ops, register: UOp, value: UOp, positions: _Positions) -> UOp:
         before = chain[-1].src[1]
         if before.op is CONST and before.arg == 0:
             total = register
-            for product in reversed(chain):
-                item, _, *factors = product.src
-                total = product.with_src((item, total, *factors))
+            for matrices in reversed(chain):
+                item, _, *factors = matrices.src
+                total = matrices.with_src((item, total, *factors))
             return total
     products = products_added(value) if op is ADD else None
     if products is None:

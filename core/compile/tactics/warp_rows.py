@@ -59,7 +59,7 @@ def in_warp_rows(nest: LoopNest, rows: WarpRows, schedule: Schedule, target: Tar
         nest = _row_reduction(nest, loop, part)
     nest = _last_sum(nest, found.keys, part)
     for loop in (*rows.along, found.keys) if schedule.ahead else ():
-        nest = filled_ahead(nest, loop)
+        nest = filled_ahead(nest, loop, schedule.ahead or 0)
     return nest
 
 

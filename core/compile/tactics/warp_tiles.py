@@ -172,7 +172,7 @@ def kept_across(
     nest = local_buffer(nest, value, along, tuple(own))
     made = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, own)]
     rows, pieces = made[: len(steps)], made[len(steps) : -1]
-    if along[: len(steps)] == list(steps) and side[-1] in along and pieces:
+    if along[: len(steps)] == tuple(steps) and side[-1] in along and pieces:
         nest, row = _collapsed(nest, rows)
         nest, piece = _collapsed(nest, pieces)
         if len(steps) == 1:
