@@ -24,9 +24,12 @@ from pathlib import Path
 from shared_banks import turns
 
 from proofgrad import Device, Tensor
+from proofgrad.backends.llvm.copies import copies_of
+from proofgrad.backends.llvm.written_out import filled_ahead, turns_written_out
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.fusion import row_products
+from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import QUARTERS, WARP
@@ -147,15 +150,20 @@ def work_of(source: Source) -> Work:
     """Counted from the kernel as a list of instructions."""
     assert source.program is not None
     work, times, shared = Work(), [1], list[UOp]()
+    program, texts = source.program, [1]  # how often the text has what is in the open loops
+    copied = copies_of(program).values()
+    written_out = turns_written_out(program, group_size(program), frozenset(copied))
+    parts = [ahead.parts for ahead in filled_ahead(program).values()]
     together = dict[
         UOp, list[UOp]
     ]()  # accesses of shared memory since the last loop began or ended
-    for node in source.program.src:
+    for node in program.src:
         if node.op in (Ops.RANGE, Ops.END):
-            _at_banks(work, times[-1], together)
+            _at_banks(work, times[-1], texts[-1], together)
         match node.op:
             case Ops.RANGE:
                 size = int(node.src[0].arg) if node.src[0].op is Ops.CONST else 1
+                texts.append(texts[-1] * (size if node in written_out or node in parts else 1))
                 if node.arg[1] is AxisRole.AHEAD:
                     size = 1  # one part in an iteration, but for the first
                 if node.arg[1] is AxisRole.LANE:
@@ -166,6 +174,7 @@ def work_of(source: Source) -> Work:
             case Ops.END:
                 shared = [loop for loop in shared if loop is not node.src[0]]
                 times.pop()
+                texts.pop()
             case Ops.MMA:
                 work.multiply_adds += times[-1] * node.dtype.lanes * QUARTERS * node.arg[1]
                 work.peak = UNITS[node.src[2].dtype.scalar]
@@ -183,13 +192,13 @@ def work_of(source: Source) -> Work:
     return work
 
 
-def _at_banks(work: Work, times: int, together: dict[UOp, list[UOp]]) -> None:
-    """Count what is made together so many times, and begin anew."""
+def _at_banks(work: Work, times: int, texts: int, together: dict[UOp, list[UOp]]) -> None:
+    """Count what is made together so many times, and stands in the text so often, and begin anew."""
     for accesses in together.values():
         count, least, instructions = turns(accesses)
         work.turns += times * count // WARP
         work.conflicts += times * (count - least) // WARP
-        work.shared += instructions
+        work.shared += texts * instructions
     together.clear()
 
 
@@ -209,7 +218,8 @@ def assembled(source: Source) -> Needs:
         return match[1] if match else "0"
 
     spilled = int(number(r"(\d+) bytes spill stores")) + int(number(r"(\d+) bytes spill loads"))
-    return Needs(number(r"Used (\d+) registers"), str(spilled), number(r"(\d+) bytes smem"))
+    shared = int(number(r"(\d+) bytes smem")) + source.group_bytes  # of the text, and of the launch
+    return Needs(number(r"Used (\d+) registers"), str(spilled), str(shared))
 
 
 def ptxas() -> str | None:

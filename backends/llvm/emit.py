@@ -188,11 +188,12 @@ class _Printer:
         ]
 
     def _needs(self) -> GroupNeeds | None:
-        """Of a kernel of groups, what each item holds. Not known where it holds what it copies, too: that may be many words."""
+        """Of a kernel of groups, what each item holds. Not known where it holds what it copies, or masks of it: they may be many."""
         if self.held and self.group is not None:
             return GroupNeeds(self.group, 0, holds_rows=True)
         filled = [n.src[0] for n in self.linear.src if n.op is Ops.FILLED]
-        if self.group is None or not self.copied.issuperset(filled):
+        are_masked = any([len(load.src[0].src) > 2 for load in self.copies])
+        if self.group is None or are_masked or not self.copied.issuperset(filled):
             return None
         held = [[a.dtype for a in carried] for carried in self.carried.values()]
         words = [sum([d.lanes * d.scalar.itemsize for d in types]) // 4 for types in held]

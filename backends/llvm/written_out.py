@@ -11,7 +11,7 @@ then is written before that loop, and in the loop the one part that is filled in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from proofgrad.backends.llvm.memory import Position
@@ -30,7 +30,10 @@ from proofgrad.core.ir.op_names import (
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
-MOST_COPIES = 32  # of an item, that go on by themselves
+MOST_COPIES, MOST_MASKED = (
+    32,
+    8,
+)  # of an item, that go on by themselves; under masks, which wait in registers
 AT_ONCE = (
     4  # other turns, whose loads are written before their stores: what they load waits in registers
 )
@@ -76,11 +79,17 @@ def turns_written_out(
         stores = [n for n in inside if n.op is STORE]
         are_copies = all([n in copied for n in stores])
         is_filling = bool(stores) and all([n in of_group for n in stores])
-        if not are_copies and not _is_short(node, AT_ONCE):
+        if not _is_short(node, _most_turns(inside, are_copies)):
             continue
         if is_filling and all([_runs_straight(n, items) for n in inside]):
             found[node] = inside
     return found
+
+
+def _most_turns(inside: Sequence[UOp], are_copies: bool) -> int:
+    if not are_copies:
+        return AT_ONCE
+    return MOST_MASKED if any([n.op is INDEX and len(n.src) > 2 for n in inside]) else MOST_COPIES
 
 
 def _is_short(loop: UOp, most: int) -> bool:

@@ -17,8 +17,9 @@ from proofgrad.core.ir.ops import Ops
 # lg2 of numbers between 1/2 and 2 an absolute one of 2**-22.
 FUNCTIONS = {Ops.EXP2: "nvvm.ex2.approx.f", Ops.LOG2: "nvvm.lg2.approx.f"}
 
-# Registers of a multiprocessor; those of an item beside its sums: addresses, operands; words of sums that are worth a bound.
-UNIT_REGISTERS, OTHER_REGISTERS, LEAST_HELD = 1 << 16, 64, 32
+# Registers of a multiprocessor, and parts that it has them in, each for warps of its own; registers of an item beside its
+# sums: addresses, operands; words of sums that are worth a bound.
+UNIT_REGISTERS, PARTS, OTHER_REGISTERS, LEAST_HELD, WARP = 1 << 16, 4, 64, 32, 32
 
 # Of a block. Source: CUDA C++ Programming Guide, "Compute Capabilities": on every GPU, as are 65536 registers for them.
 MOST_ITEMS = 1024
@@ -157,7 +158,8 @@ def _bounds(needs: GroupNeeds) -> str:
         return (
             f'"nvvm.maxntid"="{needs.items}" "nvvm.minctasm"="{max(1, MOST_ITEMS // needs.items)}" '
         )
-    groups = UNIT_REGISTERS // (needs.items * (needs.held_words + OTHER_REGISTERS))
+    of_warp = WARP * (needs.held_words + OTHER_REGISTERS)
+    groups = PARTS * (UNIT_REGISTERS // PARTS // of_warp) // -(-needs.items // WARP)
     if needs.held_words < LEAST_HELD or not groups:
         return ""
     return f'"nvvm.maxntid"="{needs.items}" "nvvm.minctasm"="{groups}" '

@@ -26,6 +26,8 @@ FATAL = frozenset({4, 46, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999}
 # The oldest driver that reads each PTX version, as cuDriverGetVersion tells. Source: PTX ISA, "Release Notes".
 DRIVERS = {60: 9000, 63: 10000, 70: 11000, 71: 11010, 78: 11080, 86: 12070, 87: 12080}
 NAMED_KERNELS = 8  # of those since the last wait, in a message
+# Of a block's shared memory, and the first architecture that reserves it. Source: CUDA C++ Programming Guide, "Compute Capabilities".
+RESERVED_SHARED, FIRST_RESERVED = 1 << 10, 80
 RETIRED_MODULES = 32  # that wait to be unloaded, before the GPU is waited for
 LOG_BYTES = 8192
 _NON_BLOCKING = 1  # a stream beside the default one, and a wait that yields the processor
@@ -78,7 +80,9 @@ class Driver:
         self.units = self._attribute("MULTIPROCESSOR_COUNT")
         self.block_shared = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
         self.unit_shared = self._attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
-        self.reserved_shared = self._attribute("RESERVED_SHARED_MEMORY_PER_BLOCK")
+        self.reserved_shared = RESERVED_SHARED if self.capability >= FIRST_RESERVED else 0
+        self.unit_items = self._attribute("MAX_THREADS_PER_MULTIPROCESSOR")
+        self.unit_registers = self._attribute("MAX_REGISTERS_PER_MULTIPROCESSOR")
         self.stream = self.call("cuStreamCreate", _NON_BLOCKING)
         self._pool = self._make_pool()
         atexit.register(_end, ref(self))

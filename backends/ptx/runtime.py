@@ -15,7 +15,7 @@ from typing import Any
 
 from proofgrad.backends.printed import NoMemory
 from proofgrad.backends.ptx.dialect import FUNCTIONS, MOST_ITEMS, ROW_PART_BYTES
-from proofgrad.backends.ptx.driver import Driver
+from proofgrad.backends.ptx.driver import RESERVED_SHARED, Driver
 from proofgrad.backends.ptx.emit import COPIES_AHEAD, DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.backends.ptx.graph import GraphSequence
 from proofgrad.backends.ptx.matrix_units import matrix_units
@@ -35,10 +35,11 @@ from proofgrad.core.ir.uop import UOp
 
 WIDE_BYTES = 16  # of the widest load of an item
 BLOCK_ITEMS = 256  # of a block that computes a row together
-# Of shared memory, where there is no GPU to ask: what a block may ask for, what a multiprocessor has, and what each block
-# costs besides. Source: CUDA C++ Programming Guide, "Compute Capabilities", 9.0.
-BLOCK_SHARED, UNIT_SHARED, RESERVED_SHARED = 227 << 10, 228 << 10, 1 << 10
+# Of shared memory, where there is no GPU to ask: what a block may ask for, and what a multiprocessor has.
+# Source: CUDA C++ Programming Guide, "Compute Capabilities", 9.0.
+BLOCK_SHARED, UNIT_SHARED = 227 << 10, 228 << 10
 UNITS = 132  # multiprocessors, of an H100 or H200: where there is no GPU to ask
+UNIT_ITEMS, UNIT_REGISTERS = 2048, 1 << 16  # of a multiprocessor
 WARP = 32  # items that run in step
 REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
 TUNED = frozenset(
@@ -71,6 +72,8 @@ class PTXBackend(Backend):
             group_items=BLOCK_ITEMS,
             local_bytes=BLOCK_SHARED if driver is None else driver.block_shared,
             unit_local_bytes=UNIT_SHARED if driver is None else driver.unit_shared,
+            unit_items=UNIT_ITEMS if driver is None else driver.unit_items,
+            unit_registers=UNIT_REGISTERS if driver is None else driver.unit_registers,
             lost_local_bytes=RESERVED_SHARED if driver is None else driver.reserved_shared,
             row_items=MOST_ITEMS,
             row_part_bytes=ROW_PART_BYTES,

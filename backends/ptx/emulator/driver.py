@@ -28,7 +28,7 @@ from proofgrad.backends.ptx.emulator.state import (
 )
 
 UNITS = 132  # multiprocessors that a GPU says it has
-RESERVED_SHARED = 1 << 10  # of a block's shared memory, from compute capability 8.0 on
+UNIT_THREADS, UNIT_REGISTERS = 2048, 1 << 16
 
 
 class EmulatedDriver(MemoryCalls, KernelCalls):
@@ -44,9 +44,10 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
         ("CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X", 5),
         ("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", 16),
         ("CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED", 115),
+        ("CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR", 39),
         ("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR", 81),
+        ("CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR", 82),
         ("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", 97),
-        ("CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK", 111),
     )
     CUmemPool_attribute = names(("CU_MEMPOOL_ATTR_RELEASE_THRESHOLD", 4))
     CUjit_option = names(("CU_JIT_ERROR_LOG_BUFFER", 5), ("CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES", 6))
@@ -91,8 +92,7 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
         """A fact about a GPU."""
         major, minor = divmod(self.capability, 10)
         asked, whole = self.asked_shared()
-        reserved = RESERVED_SHARED if self.capability >= 80 else 0
-        memory = {81: whole, 97: asked, 111: reserved}
+        memory = {39: UNIT_THREADS, 81: whole, 82: UNIT_REGISTERS, 97: asked}
         known = {75: major, 76: minor, 5: MAX_GRID, 16: UNITS, 115: 1, **memory}
         self.require(attribute in known)
         return known[attribute]

@@ -91,6 +91,8 @@ class Target:
     lost_local_bytes: int = 0  # of it, that each group costs beside what it asks for
     row_items: int = 0  # of a group whose items hold a row in registers, at most; 0: they do not
     row_part_bytes: int = 0  # of registers of such an item, for its part of a row
+    unit_items: int = 0  # of all groups that run on a unit at once; 0: not known
+    unit_registers: int = 0  # of 4 bytes, for all of them; 0: not known
     units: int = (
         0  # that groups run on, all at once; 0: there are no groups that items read side by side in
     )

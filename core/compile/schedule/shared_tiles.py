@@ -11,13 +11,14 @@ memory, each element once, and multiply from there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, SharedTile, Tile
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_below, loops_of
+from proofgrad.core.compile.schedule.occupancy import OTHER_WORDS, GroupShape, groups_of_unit
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -31,15 +32,22 @@ GROUPS_AT_ONCE = 128
 # Items of a multiprocessor with which it has something to do while some wait.
 ITEMS_AT_ONCE = 256
 ITEMS = ((16, 16), (8, 16), (16, 8), (8, 8), (4, 16), (4, 8), (8, 4), (2, 16))
-SIDES = ((8, 2), (4, 2), (8, 1), (4, 1), (2, 1))
+SIDES = ((8, 4), (4, 4), (8, 2), (4, 2), (8, 1), (4, 1), (2, 1))
 # Steps that are kept, in loads of an item along them. Columns that lie along the steps are kept as they lie, and neighbours
 # read so many elements apart: an odd number of loads, so that 8 items that read 16 bytes each find these in banks of their own.
 STEPS, STEPS_ALONG = (4, 2), (3, 5)
 GROUPS_OF_A_UNIT = 2  # for which it has memory, so that one multiplies while another waits
+WARPS_OF_GROUP = 2  # at least: of fewer no tile was timed
+AHEAD = 1  # blocks of steps that are copied ahead
+WORD_BYTES = 4
 MOST_AT_ONCE = 4  # steps that are written out
-# Cost of what a multiply-add reads from local and from far memory, in multiply-adds for a float (measured on none: from
-# 32 floats of local memory, 128 multiply-adds and 2 floats of far memory a cycle of a multiprocessor).
-LOCAL_COST, FAR_COST = 4.0, 32.0
+# Cost of a multiply-add of an H100, in those of its peak, fitted to the times of 80 tiles of a product of 4096 in float32, within 5 %:
+# by itself, for what is read from local and from far memory, for a block of steps, and where a group is alone on a unit.
+PLAIN_COST, LOCAL_COST, FAR_COST, BLOCK_COST, ALONE_COST = 1.44, 0.24, 2.0, 0.9, 0.11
+FAR_LIMIT = (
+    25.6  # 4 bytes of far memory for each of 128 multiply-adds a cycle, of which a unit gets 20
+)
+MOST_REGISTERS = 255  # of an item
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +149,24 @@ def choose_shared(
         return None
     least = target.lockstep // 4  # most of the smallest tile is inside
     ways = _ways(product, target) if min(rows, columns) >= least else []
-    return min(ways, key=lambda way: _cost(way[0], way[1], product), default=None)
+    return min(ways, key=lambda way: _cost(way[0], way[1], product, target), default=None)
 
 
-def copies_ahead(kept: int, blocks: int, target: Target, override: Schedule) -> int | None:
-    """Of how many of the next blocks of steps the operands are copied while one is multiplied; each keeps `kept` bytes.
+def copies_ahead(
+    shape: GroupShape, blocks: int, most: int, target: Target, override: Schedule
+) -> int | None:
+    """Of how many of the next blocks of steps the operands are copied while one is multiplied, for groups that keep one block.
 
-    None: nothing asks for it, neither the machine nor an override.
+    Up to `most`, as long as there is room for no fewer groups of a unit. None: nothing asks for it, neither the machine nor an override.
     """
     if override.ahead is None and not target.copies_ahead:
         return None
-    wanted = 1 if override.ahead is None else override.ahead
-    return wanted if wanted < blocks and (wanted + 1) * kept <= target.local_bytes else 0
+    if override.ahead is not None:
+        fits = (override.ahead + 1) * shape.kept_bytes <= target.local_bytes
+        return override.ahead if fits and override.ahead < blocks else 0
+    room = target.local_bytes_of(groups_of_unit(replace(shape, kept_bytes=0), target))
+    wanted = min(most, blocks - 1, max(1, room // shape.kept_bytes - 1))
+    return wanted if (wanted + 1) * shape.kept_bytes <= target.local_bytes else 0
 
 
 def shares_ahead(
@@ -162,7 +176,7 @@ def shares_ahead(
     product = find_product(kernel)
     assert product is not None
     blocks = -(-product.sizes[3] // shared.steps)
-    return copies_ahead(_bytes(tile, shared, product), blocks, target, override)
+    return copies_ahead(_shape(tile, shared, product), blocks, AHEAD, target, override)
 
 
 def _asked(
@@ -194,15 +208,25 @@ def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]
     at_once = steps_at_once(product, target)
     loads = STEPS_ALONG if along else STEPS
     shared = [SharedTile(*items, at_once * count) for items in ITEMS for count in loads]
+    least = min(target.group_items, WARPS_OF_GROUP * target.lockstep)
     return [
         (tile, one)
         for tile in tiles
         for one in shared
-        if (tile.rows + 1) * tile.columns <= lanes * target.vector_registers
-        and target.lockstep <= one.items <= target.group_items
+        if _fits_registers(tile, along, product, target)
+        and least <= one.items <= target.group_items
         and one.steps < product.sizes[3]
         and _bytes(tile, one, product) <= target.local_bytes_of(2 * GROUPS_OF_A_UNIT)
     ]
+
+
+def _fits_registers(tile: Tile, along: bool, product: GroupProduct, target: Target) -> bool:
+    """Whether an item holds its sums and what it multiplies: of columns along the steps, those of all steps that are written out."""
+    dtype = product.reduction.dtype
+    if not target.unit_registers:
+        return (tile.rows + 1) * tile.columns <= target.lanes(dtype) * target.vector_registers
+    held = tile.rows * tile.columns + along * tile.columns * steps_at_once(product, target)
+    return held * dtype.itemsize // WORD_BYTES + OTHER_WORDS <= MOST_REGISTERS
 
 
 def steps_at_once(product: GroupProduct, target: Target) -> int:
@@ -220,14 +244,23 @@ def _bytes(tile: Tile, shared: SharedTile, product: GroupProduct) -> int:
     return shared.steps * sum([n * dtype.itemsize for n, dtype in zip(sides, types)])
 
 
-def _cost(tile: Tile, shared: SharedTile, product: GroupProduct) -> float:
-    """Of all groups, as far as they run one after the other, in multiply-adds."""
+def _shape(tile: Tile, shared: SharedTile, product: GroupProduct) -> GroupShape:
+    """Of a group that keeps one block of steps."""
+    words = tile.rows * tile.columns * product.reduction.dtype.itemsize // WORD_BYTES
+    return GroupShape(shared.items, words, _bytes(tile, shared, product))
+
+
+def _cost(tile: Tile, shared: SharedTile, product: GroupProduct, target: Target) -> float:
+    """Of all groups that a unit has, in multiply-adds at its peak."""
     batch, rows, columns, _ = product.sizes
     high, wide = tile.rows * shared.rows, tile.columns * shared.columns
     groups = batch * -(-rows // high) * -(-columns // wide)
-    local = 1 / tile.rows + 1 / tile.columns
-    far = 1 / high + 1 / wide
-    work = high * wide * (1 + LOCAL_COST * local + FAR_COST * far + 1 / shared.steps)
-    turns = max(1.0, groups / GROUPS_AT_ONCE)
-    busy = min(1.0, turns * shared.items / ITEMS_AT_ONCE)
-    return work * turns / busy
+    of_unit = -(-groups // (target.units or GROUPS_AT_ONCE))
+    shape = _shape(tile, shared, product)
+    twice = replace(shape, kept_bytes=2 * shape.kept_bytes)
+    at_once = min(of_unit, groups_of_unit(twice, target))
+    local, far = 1 / tile.rows + 1 / tile.columns, 1 / high + 1 / wide
+    cost = PLAIN_COST + LOCAL_COST * local + FAR_COST * far
+    cost += BLOCK_COST / shared.steps + ALONE_COST / at_once
+    busy = min(1.0, at_once * shared.items / ITEMS_AT_ONCE)
+    return of_unit * high * wide * max(cost / busy, FAR_LIMIT * far)

@@ -14,11 +14,14 @@ from collections.abc import Iterator
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
+from proofgrad.core.compile.schedule.occupancy import GroupShape, groups_of_unit
 from proofgrad.core.compile.schedule.shared_tiles import (
     GROUPS_AT_ONCE,
     GroupProduct,
     copies_ahead,
     find_product,
+    lies_in_vectors,
+    runs_along,
 )
 from proofgrad.core.compile.steps.mma import taken_by_unit, unit_for
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
@@ -31,10 +34,21 @@ TILES = (8, 4, 2, 1)
 OTHER_REGISTERS = 40
 MOST_REGISTERS = 255  # that a unit's instructions name
 WORD_BYTES = 4
-# Cost of a byte, in multiply-adds of a unit (measured on none: a multiprocessor has 2048 for 16-bit factors, 128 bytes of local
-# memory and 16 bytes of far memory a cycle).
-LOCAL_COST, FAR_COST = 16.0, 128.0
-WARPS_AT_ONCE = 8  # of a multiprocessor, with which its units have something to do
+# What a unit of an H100 takes a cycle, fitted to the times of 65 tiles of a product of 4096 in bfloat16 and of as many of one of 2048
+# in float64 (of the tiles that were timed it puts the best first, and one 3 % behind the best): multiply-adds by the bytes of a factor, bytes of
+# local and of far memory.
+MULTIPLY_ADDS, LOCAL_BYTES, FAR_BYTES = {1: 2730.0, 2: 1365.0, 8: 75.0}, 85.0, 20.0
+# Cycles of a byte that is stored element by element, and bytes that an element counts as at least.
+ELEMENT_CYCLES, LEAST_ELEMENT = 0.06, 2.5
+# Cycles that the items of a group wait for each other in a block of steps, and for a load whose value they store; warps of which a unit begins instructions at once, and
+HIDDEN_AT_MOST = 0.5
+# with how many more the times of its products are hidden behind each other.
+WAIT_CYCLES, LOAD_CYCLES, SCHEDULERS, MORE_WARPS = 100.0, 400.0, 4, 5.0
+# Bytes of results that are stored in a cycle, and cycles until a group's first operands are there.
+STORED_BYTES, FIRST_CYCLES = 16.0, 2000.0
+AT_ONCE = 4  # turns of few, whose loads go out together
+# Blocks of steps that are copied ahead where copies go on by themselves; what is loaded and stored is waited for at once.
+AHEAD, LOADED_AHEAD = 3, 1
 
 
 def unit_of(product: GroupProduct, target: Target) -> MatrixUnit | None:
@@ -96,9 +110,8 @@ def _may_be_unmasked(product: GroupProduct, unit: MatrixUnit, target: Target) ->
 def _fits(way: WarpTile, unit: MatrixUnit, target: Target) -> bool:
     """Whether registers, memory of the group, items and loops are enough."""
     steps = held_steps(unit, target)
-    sums = way.row_tiles * way.column_tiles * unit.halves * COLUMNS_EACH * unit.total.itemsize
     held = (way.row_tiles * unit.halves + 1) * steps * unit.factor.itemsize
-    registers = (sums + held) // WORD_BYTES + OTHER_REGISTERS
+    registers = _sums(way, unit) + held // WORD_BYTES + OTHER_REGISTERS
     return (
         registers <= MOST_REGISTERS
         and way.warps * WARP <= target.group_items
@@ -117,7 +130,24 @@ def warps_ahead(kernel: UOp, way: WarpTile, target: Target, override: Schedule) 
     unit = None if product is None else unit_of(product, target)
     assert product is not None and unit is not None
     blocks = -(-product.sizes[3] // (QUARTERS * held_steps(unit, target)))
-    return copies_ahead(_bytes(way, unit, target), blocks, target, override)
+    shape = GroupShape(way.warps * WARP, _sums(way, unit), _bytes(way, unit, target))
+    most = LOADED_AHEAD if any(copied_by_element(product, unit, target)) else AHEAD
+    return copies_ahead(shape, blocks, most, target, override)
+
+
+def copied_by_element(product: GroupProduct, unit: MatrixUnit, target: Target) -> tuple[bool, bool]:
+    """Whether the rows' operand, and the columns', is stored element by element when it is copied.
+
+    So it is where it lies along its rows or columns, for steps are innermost in memory of the group, and where elements of few bytes
+    are not next to each other, or not aligned.
+    """
+    steps, found = product.reduction.src[1:], []
+    for factor in (product.row_factor, product.column_factor):
+        value = taken_by_unit(factor, unit)
+        is_along = runs_along(value, steps[-1])
+        is_whole = len(steps) == 1 and lies_in_vectors(value, steps, target.lanes(value.dtype))
+        found.append(not is_along or not (is_whole or value.dtype.itemsize >= WORD_BYTES))
+    return found[0], found[1]
 
 
 def tile_sizes(way: WarpTile, unit: MatrixUnit) -> tuple[int, int]:
@@ -126,16 +156,53 @@ def tile_sizes(way: WarpTile, unit: MatrixUnit) -> tuple[int, int]:
     return high, way.column_warps * way.column_tiles * GROUPS
 
 
+def _sums(way: WarpTile, unit: MatrixUnit) -> int:
+    """Words of the sums that an item holds."""
+    elements = way.row_tiles * way.column_tiles * unit.halves * COLUMNS_EACH
+    return elements * unit.total.itemsize // WORD_BYTES
+
+
 def _cost(way: WarpTile, unit: MatrixUnit, product: GroupProduct, target: Target) -> float:
-    """Of all groups, as far as they run one after the other, in multiply-adds of a unit."""
-    batch, rows, columns, _ = product.sizes
+    """Cycles of a unit, for all groups that it has."""
+    batch, rows, columns, steps = product.sizes
     high, wide = tile_sizes(way, unit)
     groups = batch * -(-rows // high) * -(-columns // wide)
-    nbytes = unit.factor.itemsize
-    row, column = way.row_tiles * unit.halves * GROUPS, way.column_tiles * GROUPS
-    local = nbytes * (1 / row + 1 / column)
-    far = nbytes * (1 / high + 1 / wide)
-    work = high * wide * (1 + LOCAL_COST * local + FAR_COST * far)
-    turns = max(1.0, groups / GROUPS_AT_ONCE)
-    busy = min(1.0, turns * way.warps / WARPS_AT_ONCE)
-    return work * turns / busy
+    of_unit = -(-groups // (target.units or GROUPS_AT_ONCE))
+    shape = GroupShape(way.warps * WARP, _sums(way, unit), 2 * _bytes(way, unit, target))
+    at_once = min(of_unit, groups_of_unit(shape, target))
+    blocks = -(-steps // (QUARTERS * held_steps(unit, target)))
+    block = _block_cycles(way, unit, copied_by_element(product, unit, target), at_once, target)
+    results = high * wide * unit.total.itemsize / STORED_BYTES
+    return of_unit * (blocks * block + results + FIRST_CYCLES / at_once)
+
+
+def _block_cycles(
+    way: WarpTile, unit: MatrixUnit, by_element: tuple[bool, bool], at_once: int, target: Target
+) -> float:
+    """Of one group for one block of steps, where so many groups share a unit.
+
+    The warps of a group copy, read and multiply one after the other, for they wait for each other; meanwhile other groups do something else.
+    """
+    steps, nbytes = QUARTERS * held_steps(unit, target), unit.factor.itemsize
+    sides = tile_sizes(way, unit)
+    multiplying = sides[0] * sides[1] * steps / MULTIPLY_ADDS[nbytes]
+    of_warp = way.row_tiles * unit.halves * GROUPS + way.column_tiles * GROUPS
+    warps = at_once * way.warps
+    multiplying *= max(1.0, SCHEDULERS / warps) + MORE_WARPS / warps
+    read = way.warps * of_warp * steps * nbytes / LOCAL_BYTES
+    as_it_lies, stored = nbytes / LOCAL_BYTES, ELEMENT_CYCLES * max(LEAST_ELEMENT, nbytes)
+    copied = sum([n * steps * (stored if x else as_it_lies) for n, x in zip(sides, by_element)])
+    far = sum(sides) * steps * nbytes / FAR_BYTES
+    near = read + copied
+    hidden = min(multiplying, near)
+    apart = HIDDEN_AT_MOST + (1 - HIDDEN_AT_MOST) / at_once
+    turns = [_turns(way, number, side, steps) for number, side in enumerate(sides)]
+    loads = sum([-(-n // (AT_ONCE if n <= AT_ONCE else 1)) for n, x in zip(turns, by_element) if x])
+    waited = (WAIT_CYCLES + LOAD_CYCLES * loads) / at_once
+    return max(multiplying + near - hidden * (1 - apart), far) + waited
+
+
+def _turns(way: WarpTile, number: int, side: int, steps: int) -> int:
+    """Loads of an item, of as many neighbours as there are tiles along a side: of rows (0) or columns (1)."""
+    tiles = (way.row_tiles, way.column_tiles)[number]
+    return -(-side * steps // (way.warps * WARP * tiles))
