@@ -25,6 +25,7 @@ from shared_banks import turns
 
 from proofgrad import Device, Tensor
 from proofgrad.backends.llvm.copies import copies_of
+from proofgrad.backends.llvm.matrix_loads import loads_together
 from proofgrad.backends.llvm.written_out import filled_ahead, turns_written_out
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.runtime import PTXBackend
@@ -154,12 +155,14 @@ def work_of(source: Source) -> Work:
     copied = copies_of(program).values()
     written_out = turns_written_out(program, group_size(program), frozenset(copied))
     parts = [ahead.parts for ahead in filled_ahead(program).values()]
+    kept = frozenset([n for n in program.src if n.op is Ops.FILLED])
+    rows = loads_together(program, kept, source.group_size)
     together = dict[
         UOp, list[UOp]
     ]()  # accesses of shared memory since the last loop began or ended
     for node in program.src:
         if node.op in (Ops.RANGE, Ops.END):
-            _at_banks(work, times[-1], texts[-1], together)
+            _at_banks(work, times[-1], texts[-1], together, rows)
         match node.op:
             case Ops.RANGE:
                 size = int(node.src[0].arg) if node.src[0].op is Ops.CONST else 1
@@ -192,10 +195,12 @@ def work_of(source: Source) -> Work:
     return work
 
 
-def _at_banks(work: Work, times: int, texts: int, together: dict[UOp, list[UOp]]) -> None:
+def _at_banks(
+    work: Work, times: int, texts: int, together: dict[UOp, list[UOp]], rows: dict[UOp, UOp]
+) -> None:
     """Count what is made together so many times, and stands in the text so often, and begin anew."""
     for accesses in together.values():
-        count, least, instructions = turns(accesses)
+        count, least, instructions = turns(accesses, rows)
         work.turns += times * count // WARP
         work.conflicts += times * (count - least) // WARP
         work.shared += texts * instructions

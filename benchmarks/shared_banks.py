@@ -10,7 +10,8 @@ take turns; one word for several items is read once. Source: CUDA C++ Programmin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.fragments import WARP
@@ -20,12 +21,23 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 BANKS, WORD, WIDEST = 32, 4, 16
 
 
-def turns(accesses: Sequence[UOp]) -> tuple[int, int, int]:
+def turns(
+    accesses: Sequence[UOp], rows: Mapping[UOp, UOp] = MappingProxyType({})
+) -> tuple[int, int, int]:
     """How many times one warp goes to the banks, how many it would without conflicts, and with how many instructions.
 
     `accesses`: LOADs and STOREs of one memory that follow each other. Loads of neighbours are made as one, as LLVM does.
+    `rows`: of loads that a warp makes together, the position of the 16 bytes whose address an item gives.
     """
-    parts = list(_together(accesses))
+    parts = [
+        [
+            (_positions(rows[n], item, 1)[0] * n.dtype.scalar.itemsize, WIDEST)
+            for item in range(WARP)
+        ]
+        for n in accesses
+        if n in rows
+    ]
+    parts += _together([n for n in accesses if n not in rows])
     return sum(map(_turns, parts)), sum(map(_least, parts)), len(parts)
 
 

@@ -49,3 +49,22 @@ def test_items_read_shared_tiles_without_conflicts(
     assert work.turns > 0
     assert work.conflicts == 0
     assert work.shared == len(re.findall(r"\b(?:ld|st)\.shared|\bcp\.async\.c[ag]", source.text))
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("wanted", ["warps=1x2x2x4", "warps=2x1x4x8", "warps=2x2x2x2"])
+def test_warps_read_operands_of_units_without_conflicts(
+    machine: ptx_kernels.Printer, wanted: str, first: bool, second: bool
+) -> None:
+    """Of rows of 32 elements and more: 8 rows of 16 bytes fill the banks."""
+    result = matrix("bfloat16", first) @ matrix("bfloat16", second)
+    machine.printed.clear()
+    with schedule(wanted), compile_only():
+        result.realize()
+    (source,) = machine.printed
+    work = ptx_kernels.work_of(source)
+    assert work.turns > 0
+    assert work.conflicts == 0
+    text = r"\b(?:ld|st)\.shared|\bcp\.async\.c[ag]|\bldmatrix"
+    assert work.shared == len(re.findall(text, source.text))

@@ -438,6 +438,19 @@ def test_the_solver_shows_all_of_a_product_by_units(
     assert "NOT COVERED" not in told
 
 
+@pytest.mark.parametrize("wanted", ["warps=1x2x1x1", "warps=1x1x2x2"])
+def test_the_solver_shows_operands_that_both_lie_across_the_steps(
+    wanted: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    x, y = [on("WARPS", whole(*sizes), dtypes.float16) for sizes in ((64, 40), (64, 48))]
+    capfd.readouterr()
+    with schedule(wanted), Context(PROVE=1, PLANS=0), compile_only():
+        (x.T @ y).realize()
+    told = capfd.readouterr().err
+    assert re.search(r"none unknown; .*\d waits of groups;", told), told
+    assert "NOT COVERED" not in told
+
+
 @pytest.fixture(scope="module")
 def bodies() -> list[UOp]:
     """A product as a kernel before all stages."""

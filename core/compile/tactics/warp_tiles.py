@@ -171,19 +171,34 @@ def kept_across(
     own[-1] = NewLoop(own[-1].number, AxisRole.LANE)
     nest = local_buffer(nest, value, along, tuple(own))
     made = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, own)]
-    rows, pieces = made[: len(steps)], made[len(steps) : -1]
-    if along[: len(steps)] == tuple(steps) and side[-1] in along and pieces:
-        nest, row = _collapsed(nest, rows)
-        nest, piece = _collapsed(nest, pieces)
-        if len(steps) == 1:
-            nest, others = turn_rows(nest, row, piece, *_turn(size_of(piece))), [piece]
-        else:
-            nest, others = _turned_within(nest, row, piece)
-        made = [row, *others, made[-1]]
+    if along[: len(steps)] == tuple(steps) and side[-1] in along:
+        nest, made = _turned(nest, made, len(steps))
     whole = NewLoop(number + 3, AxisRole.LANE)
     size = prod([size_of(x) for x in made])
     nest = collapse(nest, tuple(made), whole)
     return in_turns(nest, UOp.range(size, whole.number, whole.role), items, width, number)
+
+
+def _turned(nest: LoopNest, own: list[UOp], steps: int) -> tuple[LoopNest, list[UOp]]:
+    """What is kept along loops of rows, and others of what a row has, with its rows turned; the loops of rows, pieces and elements.
+
+    `steps`: how many loops count the rows. Where it is one, a warp reads rows of four quarters at once, else neighbours.
+    """
+    rows, pieces, element = own[:steps], own[steps:-1], own[-1]
+    if size_of(element) > GROUPS:  # as many as a row of a small matrix has
+        high = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
+        nest = split(nest, element, (GROUPS,), (high, NewLoop(*element.arg)))
+        pieces.append(UOp.range(size_of(element) // GROUPS, high.number, high.role))
+        element = UOp.range(GROUPS, *element.arg)
+    if not pieces:
+        return nest, [*rows, element]
+    nest, row = _collapsed(nest, rows)
+    nest, piece = _collapsed(nest, pieces)
+    if steps > 1:
+        nest, turned = _turned_within(nest, row, piece)
+    else:
+        nest, turned = turn_rows(nest, row, piece, *_turn(size_of(piece))), [piece]
+    return nest, [row, *turned, element]
 
 
 def _turned_within(nest: LoopNest, row: UOp, piece: UOp) -> tuple[LoopNest, list[UOp]]:
