@@ -126,9 +126,27 @@ _INTRINSICS = _table(
 
 def _where(writer: Writer, node: UOp, operands: Sequence[str]) -> str:
     condition, if_true, if_false = operands
+    if writer.dialect.has_extremes and (extreme := _brought_to_bound(node)) is not None:
+        return writer.call(extreme, node.dtype, (if_false, if_true))
     flag, llvm_type = register_type(node.src[0].dtype), register_type(node.dtype)
     choice = f"{llvm_type} {if_true}, {llvm_type} {if_false}"
     return writer.let(f"select {flag} {condition}, {choice}")
+
+
+def _brought_to_bound(node: UOp) -> str | None:
+    """Whether a choice is x, or a constant c where x is beyond it: the larger or smaller of both, and a NaN if x is one.
+
+    Not for 0: -0 is not beyond it.
+    """
+    condition, bound, value = node.src
+    if condition.op is not Ops.CMPLT or node.dtype.scalar is not dtypes.float32:
+        return None
+    constant = bound.src[0] if bound.op is BROADCAST else bound
+    is_number = constant.op is CONST and isinstance(constant.arg, float)
+    if not is_number or constant.arg == 0.0 or math.isnan(constant.arg):
+        return None
+    names = {(value, bound): "maximum", (bound, value): "minimum"}
+    return names.get(condition.src)
 
 
 def _negate(writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None) -> str:

@@ -78,6 +78,7 @@ class Dialect:
     has_tiles = False  # registers that hold matrices (AMX)
     functions: Mapping[Ops, str] = {}  # of one float32, that the machine has as instructions
     loads_matrices = False  # items of a warp read fragments of matrices together, turned around
+    has_extremes = False  # the larger and the smaller of two float32, or NaN, are one instruction
     narrows_to_bfloat16 = False  # float32 -> bfloat16 is an instruction
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 

@@ -53,6 +53,7 @@ class PTXDialect(Dialect):
     def __init__(self, copies_ahead: bool) -> None:
         self.copies_ahead = copies_ahead
         self.loads_matrices = copies_ahead  # ldmatrix is older
+        self.has_extremes = copies_ahead  # max.NaN.f32
         self.narrows_to_bfloat16 = copies_ahead  # cvt.rn.bf16.f32, and of two at once
 
     def open(
