@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from test_row_products import attention
 from test_warp_tiles import EMITTED, Warps, on, values
 
 from proofgrad import Context, Device, ScheduleError, Tensor, dtypes, schedule
+from proofgrad.backends.ptx import runtime
 from proofgrad.backends.ptx.emit import emit
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.core.compile.fusion import row_products
+from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.compile.schedule.row_products import Sizes
 from proofgrad.core.compile.schedule.warp_rows import pays_in_warps, tile_of_warps
 from proofgrad.core.compile.steps import keep_in_item
@@ -63,6 +66,7 @@ def given(device: str, dtype: DType, *shapes: tuple[int, ...]) -> list[Tensor]:
 
 
 def assert_close(got: Tensor, wanted: np.ndarray) -> None:
+    """What is compared is stored already, before any operand was: else a converted copy that is there would be multiplied."""
     np.testing.assert_allclose(values(got), wanted, atol=CLOSE[got.dtype], rtol=0)
 
 
@@ -89,7 +93,45 @@ def test_attention_of_any_size(dtype: DType, sizes: tuple[int, int, int, int, in
     )
     result = q.scaled_dot_product_attention(k, v)
     assert (len(result.schedule()) == 1) == (min(rows, keys) >= 32)
+    result.realize()
     assert_close(result, attention(values(q), values(k), values(v)))
+
+
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize(
+    ("sizes", "is_turned", "lies"),
+    [
+        ((1, 40, 70, 64, 64), True, "as it is"),
+        ((1, 33, 150, 16, 80), True, "as it is"),
+        ((1, 33, 65, 20, 23), True, "as it is"),
+        ((1, 40, 70, 64, 64), False, "transposed"),
+    ],
+)
+def test_an_emulated_gpu_reads_values_turned_around_and_copies_ahead(
+    sizes: tuple[int, int, int, int, int],
+    is_turned: bool,
+    lies: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts: list[str] = []
+
+    def kept(*arguments: Any) -> Source:
+        source = emit(*arguments)
+        texts.append(source.text)
+        return source
+
+    monkeypatch.setattr(runtime, "emit", kept)
+    heads, rows, keys, depth, columns = sizes
+    shapes = (heads, rows, depth), (heads, keys, depth), (heads, keys, columns)
+    q, k, v = given(DEVICE, HALF, *shapes)
+    if lies == "transposed":
+        v = given(DEVICE, HALF, (heads, columns, keys))[0].transpose(-2, -1)
+    texts.clear()
+    result = q.scaled_dot_product_attention(k, v).realize()
+    assert_close(result, attention(values(q), values(k), values(v)))
+    (text,) = [x for x in texts if "mma.sync" in x]
+    assert ("ldmatrix" in text) == is_turned
+    assert "cp.async.c" in text and ".local" not in text
 
 
 @pytest.mark.usefixtures("far")
@@ -98,7 +140,7 @@ def test_rows_that_see_nothing_are_no_numbers_and_others_are_right() -> None:
     seen = np.random.default_rng(1).random((34, 40)) < 0.7
     seen[3] = False
     mask = np.where(seen, 0.0, -np.inf)
-    result = q.scaled_dot_product_attention(k, v, attn_mask=Tensor(seen, device=DEVICE))
+    result = q.scaled_dot_product_attention(k, v, attn_mask=Tensor(seen, device=DEVICE)).realize()
     assert_close(result, attention(values(q), values(k), values(v), mask))
 
 
@@ -106,10 +148,12 @@ def test_rows_that_see_nothing_are_no_numbers_and_others_are_right() -> None:
 def test_a_mask_of_numbers_is_added_and_a_causal_one_hides() -> None:
     q, k, v = given(DEVICE, BRAIN, (2, 33, 32), (2, 33, 32), (2, 33, 32))
     mask = on(DEVICE, drawn(33, 33), BRAIN)
+    masked = q.scaled_dot_product_attention(k, v, mask).realize()
+    causal = q.scaled_dot_product_attention(k, v, is_causal=True).realize()
     arrays = values(q), values(k), values(v)
-    assert_close(q.scaled_dot_product_attention(k, v, mask), attention(*arrays, values(mask)))
+    assert_close(masked, attention(*arrays, values(mask)))
     hidden = np.where(np.tri(33, dtype=bool), 0.0, -np.inf)
-    assert_close(q.scaled_dot_product_attention(k, v, is_causal=True), attention(*arrays, hidden))
+    assert_close(causal, attention(*arrays, hidden))
 
 
 @pytest.mark.usefixtures("far")
@@ -118,6 +162,7 @@ def test_heads_that_share_keys_and_transposed_memory() -> None:
     k, v = k.transpose(-2, -1), v.transpose(-2, -1)
     result = q.scaled_dot_product_attention(k, v, enable_gqa=True)
     assert len(result.schedule()) == 1
+    result.realize()
     many = [np.repeat(values(x), 2, 0) for x in (k, v)]
     assert_close(result, attention(values(q), *many))
 
