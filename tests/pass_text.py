@@ -270,6 +270,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "mma_in_item": lambda a: (a.node(), *a.nodes(a.after("along")), *a.made()),
     "merge": lambda a: a.nodes(a.first()),
     "pair": lambda a: (a.node(), *a.nodes(a.after("along"))),
+    "prefix_in_blocks": lambda a: (a.node(), *a.numbers("by"), a.made()),
     "narrow": lambda a: (TYPES[a.after("to")],),
     "reduce_inside": lambda a: (a.node(), a.nodes(a.after("along"))),
     "read_inside": lambda a: (a.node(),),

@@ -265,6 +265,22 @@ def running_sums() -> Iterator[UOp]:
             )
 
 
+def running_sums_of_blocks() -> Iterator[tuple[str, UOp]]:
+    """The same with more elements, in which there are blocks, of the first and of the last; some are none."""
+    for n, k in ((4, 4), (5, 5), (7, 7), (3, 6), (6, 4)):
+        (b,), (a,), (r,) = loops(2, first=4), loops(n, first=2), inner_loops(k, first=8)
+        masks = (~(a < r), r < a, ~(r < a), ~(a < r - 1), r * 2 < a, r + a < k, ~(k - 1 - a < r))
+        for mask, (op, dtype) in product(masks, REDUCTIONS):
+            value = load(X, row_major(b, r), dtype=dtype)
+            taken = reduce(op, mask.where(value, neutral(op, dtype)), r)
+            yield "running sums of blocks", UOp.sink(store(row_major(b, a), taken))
+        masked = reduce(Ops.ADD, load(X, row_major(b, r), ~(a < r)), r) * 2
+        yield "running sums of blocks", UOp.sink(store(row_major(b, a), masked))
+        inside = (r < a) & (UOp.index(0) < r)
+        both = reduce(Ops.ADD, load(X, row_major(b, r) - 1, inside), r)
+        yield "running sums of blocks", UOp.sink(store(row_major(b, a), both))
+
+
 def convolutions() -> Iterator[UOp]:
     """Sums whose mask brings their positions inside: windows of a padded row, from both ends."""
     for n, k, width, pad in product(range(1, 4), FEW, range(1, 4), LEAST):
@@ -755,6 +771,7 @@ BESIDE = {
     "fill_ahead": blocks,
     "turn_rows": rows_kept,
     "keep_in_item": shared_and_own,
+    "prefix_in_blocks": running_sums_of_blocks,
 }
 
 

@@ -231,6 +231,19 @@ def for_reduce_inside(graph: UOp) -> Iterator[Arguments]:
         yield _call(node, (loops[0], loops[0]))
 
 
+def for_prefix_in_blocks(graph: UOp) -> Iterator[Arguments]:
+    made = tuple([NewLoop(k, AxisRole.REDUCE) for k in MORE[:3]])
+    reductions = [n for n in graph.toposort() if n.op is Ops.REDUCE]
+    for node in (*reductions, FOREIGN_SUM, FOREIGN):
+        for size in range(-1, 6):
+            yield _call(node, size, made)
+    for node in reductions[:1]:
+        for role in AxisRole:
+            yield _call(node, 2, (made[0], NewLoop(MORE[1], role), NewLoop(MORE[2], role)))
+        for number in {MORE[1], *[x.arg[0] for x in loops_in(graph)]}:
+            yield _call(node, 2, (NewLoop(number, AxisRole.REDUCE), *made[1:]))
+
+
 def for_pair(graph: UOp) -> Iterator[Arguments]:
     for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
         for loop in (*node.src[1:], FOREIGN) if node.op is Ops.REDUCE else (FOREIGN,):
@@ -329,6 +342,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "split_index_set": for_split_index_set,
     "scatter": for_scatter,
     "join_sums": for_each_node,
+    "prefix_in_blocks": for_prefix_in_blocks,
     "reduce_inside": for_reduce_inside,
     "turn_rows": for_turn_rows,
     "fill_ahead": for_fill_ahead,

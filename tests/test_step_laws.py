@@ -64,6 +64,7 @@ SMALL = (
     "pair",
     "reduce_in_parts",
     "reduce_inside",
+    "prefix_in_blocks",
     "mma",
 )
 

@@ -81,6 +81,7 @@ class Frame:
     axis_of: dict[UOp, int] = field(default_factory=dict)
     bound_with: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)  # loops of one axis
     lanes_of: dict[int | None, Values] = field(default_factory=dict)
+    _depths: dict[UOp, int] = field(default_factory=dict)
     _elements: dict[object, Values] = field(default_factory=dict)
     _plans: dict[Key, tuple[Sequence[Key], Callable[..., Values]]] = field(default_factory=dict)
 
@@ -210,14 +211,15 @@ class Frame:
 
     # -- registers ------------------------------------------------------------------------------
 
-    def bind(self, loops: Sequence[UOp], outer: frozenset[UOp]) -> int:
-        """Give loops an axis, in front of those of the loops that they run in."""
+    def bind(self, loops: Sequence[UOp], outer: frozenset[UOp], least: int = 0) -> int:
+        """Give loops an axis, in front of those of the loops that they run in; that number of axes or more before it."""
         known = [loop for loop in loops if loop in self.axis_of]
         if known and self.bound_with[known[0]] != tuple(loops):
             raise NotReadable("two reductions share some of their loops, and not all")
         if known:
             return self.axis_of[loops[0]]
         axis = 1 + max([self.axis_of.get(loop, LANES) for loop in outer], default=LANES)
+        axis = max(axis, LANES + least)
         sizes = [loop.src[0].arg for loop in loops]
         self.budget.spend(prod(sizes))
         counter = numpy.arange(prod(sizes)).reshape(-1, *[1] * axis)
@@ -319,12 +321,27 @@ class Frame:
             self.registers.setdefault(new, frozenset(reads))
         return [there[factor] for factor in factors]
 
+    def _depth(self, reduction: UOp) -> int:
+        """How many reductions around each other there are at most, from the outermost to one over these loops, wherever one is."""
+        if not self._depths:
+            nodes, before = toposort(tuple(self.depends))[::-1], -1
+            while before != sum(self._depths.values()):  # of a loop that stands in several places
+                before, inside = sum(self._depths.values()), dict[UOp, int]()
+                for node in nodes:
+                    around = inside.get(node, 0)
+                    if node.op is Ops.REDUCE:
+                        around = max(around + 1, self._depths.get(node.src[1], 0))
+                        self._depths[node.src[1]] = around
+                    for source in node.src:
+                        inside[source] = max(inside.get(source, 0), around)
+        return self._depths[reduction.src[1]]
+
     def _reduction(
         self, node: UOp, lane: int | None
     ) -> tuple[Sequence[Key], Callable[..., Values]]:
         """A REDUCE, of a Kernel."""
         value, *loops = node.src
-        axis = self.bind(loops, self.depends[node])
+        axis = self.bind(loops, self.depends[node], self._depth(node))
         steps = prod([loop.src[0].arg for loop in loops])
         taken = Taken(node.arg, (Term((value,), ()),))
         first = _neutral(node.arg, node.dtype)

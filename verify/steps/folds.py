@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proofgrad.core.compile.steps import carry, unroll
+from proofgrad.core.compile.steps import carry, prefix_blocks, unroll
 from proofgrad.core.compile.steps.clamp import brought
 from proofgrad.core.compile.steps.scatter import nearest_between
 from proofgrad.core.compile.steps.split import split_law
@@ -198,6 +198,50 @@ def read_inside(world: World) -> None:
     world.claim("and is taken in, at last", there <= m - 1 + c)
     x = world.number("x", 0, carry.taken_before(n, c))  # where there are some
     world.claim("those before the loop are, at first", x <= c)
+
+
+def blocks_of_first(takes_end: int) -> Claim:
+    """Whole blocks and the first of one block more have each x < t once, or x <= t, with `takes_end`, and no other x < n."""
+
+    def claim(world: World) -> None:
+        k = world.number("k", 2)
+        block, element = world.number("block of x", 0), world.number("element of x", 0, k)
+        block_of_end, element_of_end = world.number("block of t", 0), world.number("of t", 0, k)
+        x, end = block * k + element, block_of_end * k + element_of_end
+        world.claim("the block of t", end // k == block_of_end)
+        world.claim("its element", end % k == element_of_end)
+        taken = world.one_if(x < end + takes_end)
+        whole = world.one_if(prefix_blocks.is_before(block, end, k))
+        is_last = prefix_blocks.is_of_last(element, end, k, takes_end)
+        last = world.one_if((block == block_of_end) & is_last)
+        world.claim("each once", taken == whole + last)
+
+    return claim
+
+
+def element_of_block(takes_end: int) -> Claim:
+    """What a block reads is an iteration; where it is taken in it is its own, and lies in one of the blocks."""
+
+    def claim(world: World) -> None:
+        n, k = world.number("n", 1), world.number("k", 2)
+        end = world.number("t", 0, n)
+        block, element = world.number("block", 0), world.number("element", 0, k)
+        world.suppose(block < prefix_blocks.whole_blocks(n, k))
+        at = prefix_blocks.element_of(block, element, k, n)
+        world.claim("it is one, from the first", 0 <= at)
+        world.claim("it is one, to the last", at < n)
+        own = block * k + element
+        if prefix_blocks.is_before(block, end, k):
+            world.claim("an element of a whole block", own < n)
+            world.claim("itself", at == own)
+        last = prefix_blocks.element_of(end // k, element, k, n)
+        world.claim("of the last block, from the first", 0 <= last)
+        world.claim("of the last block, to the last", last < n)
+        world.claim("the last block is one", end // k < prefix_blocks.whole_blocks(n, k))
+        if prefix_blocks.is_of_last(element, end, k, takes_end):
+            world.claim("itself in the last block", last == end // k * k + element)
+
+    return claim
 
 
 def nested_mask(world: World) -> None:

@@ -140,6 +140,19 @@ LAWS: dict[str, Law] = {
         | _ORDER,
         "that the mask says j <= i + c, by linear forms; no loop but those of lanes inside of the one that carries the register",
     ),
+    "prefix_in_blocks": Law(
+        {
+            f"{name}, {which}": claim
+            for k, which in enumerate(("without the end", "with the end"))
+            for name, claim in (
+                ("whole blocks and a part of one are the first", folds.blocks_of_first(k)),
+                ("what is read", folds.element_of_block(k)),
+            )
+        }
+        | _ONCE
+        | _INSIDE,
+        "that the mask says j < t, or j <= t, by linear forms; 0 <= t < n, and that what is read without the mask is inside of its memory, by facts",
+    ),
     "run_as": Law(
         _ORDER | {"a loop takes in each iteration once": folds.taken_once},
         "that no two iterations of output loops write one position is believed of lowering, and kept by every law;"

@@ -10,9 +10,17 @@ as lanes where they lie side by side in memory, else as copies.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Schedule, Vectors
+from proofgrad.core.compile.nests.kernel_schedule import (
+    NO_COPIES,
+    NO_GROUP,
+    Copies,
+    Group,
+    Schedule,
+    Vectors,
+)
 from proofgrad.core.compile.nests.loops import BINDERS, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.threads import operations, runs_in_order, shares_work
@@ -23,6 +31,10 @@ from proofgrad.core.ir.uop import UOp, toposort
 # A loop of so few iterations is written out with its reduction, as those of windows are.
 LEAST_STEPS = 5
 LEAST_LANES = 4
+# Elements that an item of a group takes at once, and sums of blocks that it adds up.
+BLOCK, AT_ONCE = 4, 16
+# Rows of fewer elements are an item's each; a unit has memory for so many groups, so that one reads while another waits.
+LEAST_OF_GROUP, GROUPS_OF_A_UNIT = 128, 4
 # The larger of two floats asks for NaN, one instruction behind the other: so many times as long as an addition.
 STEPS_OF_AN_EXTREME = 4
 
@@ -55,7 +67,9 @@ def find_along(kernel: UOp) -> Along | None:
 
 
 def schedule_along(kernel: UOp, along: Along, target: Target, override: Schedule) -> Schedule:
-    """Vectors and copies of the loops around the one that reductions run along with."""
+    """Vectors and copies of the loops around the one that reductions run along with; or groups that take rows in blocks."""
+    if group := _group(kernel, along, target, override):
+        return Schedule(reduction_block=0, group=group, threads=False)
     lanes = _vectors(kernel, along, target, override)
     copies = _copies(kernel, along, target, override) if lanes is None else NO_COPIES
     return Schedule(
@@ -66,8 +80,31 @@ def schedule_along(kernel: UOp, along: Along, target: Target, override: Schedule
         copies=copies,
         unroll=1,
         deinterleaved=False,
+        group=NO_GROUP if target.group_items else None,
         threads=shares_work(operations(kernel) // size_of(along.loop), target, override),
     )
+
+
+def _group(kernel: UOp, along: Along, target: Target, override: Schedule) -> Group | None:
+    """The items of a group that take a row in blocks, if elements that follow each other lie side by side; None: it is one item's."""
+    if not target.group_items or target.lockstep == 1 or not target.vector_bytes:
+        return None
+    positions = [n.src[0].src[1] for n in toposort((kernel,)) if n.op is Ops.STORE]
+    loads = [
+        n.src[0].src[1] for p in along.prefixes for n in toposort((p.value,)) if n.op is Ops.LOAD
+    ]
+    own = [coefficient(x, p.own) for x in loads for p in along.prefixes if p.own in loops_of(x)]
+    steps = [*own, *[coefficient(x, along.loop) for x in positions]]
+    is_along = all([step in (1, -1) for step in steps])
+    size = max([size_of(along.loop), *[size_of(p.own) for p in along.prefixes]])
+    least = min([size_of(along.loop), *[size_of(p.own) for p in along.prefixes]])
+    kept = sum([size * p.reduction.dtype.itemsize // (BLOCK - 1) for p in along.prefixes])
+    if not is_along or least < LEAST_OF_GROUP or kept > target.local_bytes_of(GROUPS_OF_A_UNIT):
+        return None
+    if override.group is not None:
+        asked = min(override.group.items, target.group_items)
+        return Group(1, asked) if asked else None  # an item of its own
+    return Group(1, min(target.group_items, 1 << (size // BLOCK - 1).bit_length()))
 
 
 def loops_around(kernel: UOp, along: Along) -> list[UOp]:
@@ -91,8 +128,14 @@ def _vectors(kernel: UOp, along: Along, target: Target, override: Schedule) -> V
         if not all([s in (0, 1) for s in steps]) or size_of(loop) < LEAST_LANES:
             continue
         if all([coefficient(position, loop) == 1 for position in stored]):
-            return _of(loop, lanes, target)
+            return _of(loop, lanes, target) if _is_enough(kernel, along, lanes, target) else None
     return None
+
+
+def _is_enough(kernel: UOp, along: Along, lanes: int, target: Target) -> bool:
+    """Whether so many rows for each item leave items for all units, where there are units."""
+    items = prod([size_of(x) for x in loops_around(kernel, along)]) // lanes
+    return not target.units or items >= target.units * target.group_items
 
 
 def _of(loop: UOp, lanes: int, target: Target) -> Vectors:
@@ -100,7 +143,7 @@ def _of(loop: UOp, lanes: int, target: Target) -> Vectors:
     size = size_of(loop)
     while lanes > LEAST_LANES and lanes > size:
         lanes //= 2
-    at_once = target.core.multiply_add_cycles
+    at_once = 1 if target.units else target.core.multiply_add_cycles  # other items go on meanwhile
     while at_once > 1 and at_once * lanes > size:
         at_once //= 2
     return Vectors(loop.arg[0], lanes, at_once)

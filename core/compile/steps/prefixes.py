@@ -59,6 +59,32 @@ def prefix_of(reduction: UOp) -> Prefix | None:
     return None
 
 
+class First(NamedTuple):
+    """reduction = reduce[own](where(own < end, value, identity)), or own <= end with `takes_end`; `end` is free of `own`."""
+
+    own: UOp
+    end: UOp
+    takes_end: bool
+    value: UOp
+
+
+def first_iterations(reduction: UOp) -> First | None:
+    """The reduction as one over the iterations of its loop before a term; None: it is none."""
+    if reduction.op is not Ops.REDUCE or len(reduction.src) != 2:
+        return None
+    value, own = reduction.src
+    neutral = UOp.const(reduction.dtype, identity(reduction.arg, reduction.dtype))
+    for comparison, truth in _masks_of(value, neutral):
+        if comparison.src[0].dtype is not dtypes.index:
+            continue
+        low, high = comparison.src if truth else comparison.src[::-1]  # low < high, or low <= high
+        if _difference(high, low, own) == -1:
+            start = own.const_like(0)
+            end = high.substitute({own: start}) - low.substitute({own: start})
+            return First(own, end, not truth, _where_it_holds(value, comparison, truth))
+    return None
+
+
 def _masks_of(value: UOp, neutral: UOp) -> Iterator[tuple[UOp, bool]]:
     """Comparisons, and which truth of each a value needs not to be `neutral`."""
     match value.op:

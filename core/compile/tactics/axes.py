@@ -39,6 +39,7 @@ from proofgrad.core.compile.tactics.matrices import in_matrices
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
 from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.row_products import in_rows
+from proofgrad.core.compile.tactics.scans import in_scans
 from proofgrad.core.compile.tactics.shared_tiles import in_shared_tiles
 from proofgrad.core.compile.tactics.transposes import through_memory
 from proofgrad.core.compile.tactics.warp_rows import in_warp_rows
@@ -57,6 +58,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     if target.has_scalar_items:
         return nest if along is None else counting_up(nest, along)[0]
     nest = nest.scheduled(schedule := schedule_of(nest, context))
+    if along is not None and schedule.group is not None and schedule.group.items:
+        return in_scans(nest, along, schedule.group.items, target)
     if along is not None:
         return leave_whole(nest, along, schedule, target)
     if schedule.warps is not None and schedule.warps.warps:
