@@ -37,7 +37,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = ("PAGES_OF_FEW", 3 / pages), ("LEAST_PAGES", 2 / pages), ("ACROSS_LINES", 1)
     for name, value in changes:
         monkeypatch.setattr(operands, name, value)
-    monkeypatch.setattr(operands, "_is_long", lambda contraction, rows, target: True)
+    monkeypatch.setattr(operands, "_is_long", lambda contraction, target: True)
 
 
 def summed(body: UOp, target: Target, override: Schedule = AUTOMATIC) -> tuple[UOp, ...]:
