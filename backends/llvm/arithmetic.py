@@ -145,7 +145,7 @@ def _brought_to_bound(node: UOp) -> str | None:
     is_number = constant.op is CONST and isinstance(constant.arg, float)
     if not is_number or constant.arg == 0.0 or math.isnan(constant.arg):
         return None
-    names = {(value, bound): "maximum", (bound, value): "minimum"}
+    names: dict[tuple[UOp, ...], str] = {(value, bound): "maximum", (bound, value): "minimum"}
     return names.get(condition.src)
 
 
