@@ -155,6 +155,11 @@ def wants_approximate_functions() -> bool:
     return number("TRANSCENDENTAL", 1) == 0
 
 
+def asked_of_machine() -> tuple[bool, bool]:
+    """What a machine may do that is not exact to the bit: flush denormal numbers, approximate functions."""
+    return flushes_denormals(), wants_approximate_functions()
+
+
 def wants_colours(is_terminal: bool) -> bool:
     """Never with NO_COLOR (https://no-color.org), always with FORCE_COLOR, else on terminals."""
     if text("NO_COLOR"):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from proofgrad.core import settings
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
@@ -134,4 +135,4 @@ def _count(number: int, one: str, many: str = "") -> str:
 
 def _target(device: str) -> Target:
     """The machine, as what is asked for lets it be used."""
-    return Device[device].target.as_asked()
+    return Device[device].target.as_asked(*settings.asked_of_machine())

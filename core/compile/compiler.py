@@ -434,7 +434,7 @@ class Compiler:
 
     def _target(self, device: str) -> Target:
         """The machine, as what is asked for lets it be used."""
-        return self._backend(device).target.as_asked()
+        return self._backend(device).target.as_asked(*settings.asked_of_machine())
 
     def _compiled(self, linear: UOp, device: str, background: Background | None = None) -> Kernel:
         backend = self._backend(device)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from types import MethodType
 from typing import Any, Protocol
 
-from proofgrad.core import settings
 from proofgrad.core.compile.machine.machine import PAGE_BYTES, SECOND_CACHE_BYTES, Core, FirstCache
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -123,13 +122,13 @@ class Target:
         """How many values of `dtype` fill a vector register; 1 where there are no vectors."""
         return max(1, min(self.most_lanes, self.vector_bytes // dtype.itemsize))
 
-    def as_asked(self) -> Target:
+    def as_asked(self, flushes: bool, approximates: bool) -> Target:
         """The machine as it may be used: without units for which denormal numbers are 0, and without functions that are
-        approximate, unless FLUSH and TRANSCENDENTAL ask for it.
+        approximate, unless that is asked for.
         """
         units = [x for x in self.matrix_units if not (isinstance(x, TileUnit) and x.flushes)]
-        kept = self.matrix_units if settings.flushes_denormals() else tuple(units)
-        functions = self.approximate if settings.wants_approximate_functions() else frozenset[Ops]()
+        kept = self.matrix_units if flushes else tuple(units)
+        functions = self.approximate if approximates else frozenset[Ops]()
         if (kept, functions) == (self.matrix_units, self.approximate):
             return self
         return _with(self, kept, functions)

@@ -11,7 +11,7 @@ results are the same bits on every machine. There is no branch and no table: the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from proofgrad.core.compile.math.polynomial import floats, fma, polynomial
@@ -21,6 +21,8 @@ from proofgrad.core.compile.math.sine import cosine, sine
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+
+NONE: frozenset[Ops] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,7 @@ class _Format:
     log2_e_rest: float  # 1 / ln 2 - log2_e
 
 
-def expand_transcendentals(
-    root: UOp, native: frozenset[Ops] = frozenset(), approximate: frozenset[Ops] = frozenset()
-) -> UOp:
+def expand_transcendentals(root: UOp, native: Set[Ops] = NONE, approximate: Set[Ops] = NONE) -> UOp:
     """`root` with each of the six that is not in `native`, or of float32 in `approximate`, written in simpler operations.
 
     Dtypes: float32 and float64 in their own format; float16 and bfloat16 through float32.
@@ -100,8 +100,7 @@ def log2(x: UOp) -> UOp:
     total = e + main
     lost = main - (total - e)
     rest = fma(r, form.log2_e_rest, fma(r, form.log2_e, -main))
-    finite = total + (lost + form.log2_tail(r, rest))
-    known = (x < math.inf).where(finite, x)  # infinity, NaN
+    known = (x < math.inf).where(total + (lost + form.log2_tail(r, rest)), x)  # infinity, NaN
     known = x.eq(0.0).where(x.const_like(-math.inf), known)
     return (x < 0.0).where(x.const_like(math.nan), known)
 
@@ -116,8 +115,8 @@ def _exponent_and_rest(x: UOp) -> tuple[UOp, UOp]:
     bits = normal.bitcast(integer)
     e = (bits + -form.bits_of_two_thirds) >> form.fraction_bits
     r = (bits - (e << form.fraction_bits)).bitcast(x.dtype) + -1.0
-    small_e = e.cast(dtypes.int32.vec(x.dtype.lanes))  # 64-bit ints convert slowly on many machines
-    return small_e.cast(x.dtype) + offset, r
+    # 64-bit ints convert slowly on many machines
+    return e.cast(dtypes.int32.vec(x.dtype.lanes)).cast(x.dtype) + offset, r
 
 
 def _log2_tail_float32(r: UOp, rest: UOp) -> UOp:

@@ -92,7 +92,7 @@ class Search:
         self, body: UOp, kernel: UOp, backend: Backend, compile_: Compile, forced: Schedule
     ) -> None:
         self._body, self._kernel, self._backend = body, kernel, backend
-        self._target = backend.target.as_asked()
+        self._target = backend.target.as_asked(*settings.asked_of_machine())
         self._compile, self._forced = compile_, forced
         self._width, self._limit = settings.beam_width(), settings.beam_seconds()
         self._times: dict[Schedule, float] = {}
