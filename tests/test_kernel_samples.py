@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import z3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels.questions import Questions, Verdict
 from proofgrad.verify.kernels.samples import Samples
 from proofgrad.verify.kernels.terms import Terms, loops_of
@@ -85,3 +86,29 @@ def test_what_falls_in_a_sample_has_a_counterexample_for_the_solver(
         assert questions.seems(claim).verdict is Verdict.REFUTED
     if same:
         assert not fails(claim)
+
+
+# -- the solver's answers -------------------------------------------------------------------------
+
+
+def _numbers(*sizes: int) -> list[UOp]:
+    """Loops of machine integers, too long to try every value."""
+    return [
+        UOp(Ops.RANGE, dtypes.int32, (UOp.const(dtypes.int32, size),), (k, AxisRole.LOOP))
+        for k, size in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize("mask", [1, 7, 6, 8, 0b101, 0b1011000])
+def test_bits_that_a_constant_masks_are_known_to_the_solver(mask: int) -> None:
+    (a,) = _numbers(1 << 30)
+    parts = [(a >> k & 1) * (1 << k) for k in range(8) if mask >> k & 1]
+    claim = (a & mask).eq(sum(parts[1:], parts[0]))
+    assert Questions().holds(claim).verdict is Verdict.PROVED
+    assert Questions().holds((a & mask).eq(a)).verdict is Verdict.REFUTED
+
+
+def test_a_point_at_which_a_claim_holds_does_not_refute_it() -> None:
+    """The solver knows nothing of the bits that two numbers have in common, and so may say that they are more than one has."""
+    a, b = _numbers(1 << 30, 1 << 30)
+    assert Questions().holds((a & b) < a + 1).verdict is Verdict.UNKNOWN

@@ -438,7 +438,7 @@ def test_the_solver_shows_all_of_a_product_by_units(
     assert "NOT COVERED" not in told
 
 
-@pytest.mark.parametrize("wanted", ["warps=1x2x1x1", "warps=1x1x2x2"])
+@pytest.mark.parametrize("wanted", ["warps=1x1x1x1", "warps=1x2x1x1", "warps=1x1x2x2"])
 def test_the_solver_shows_operands_that_both_lie_across_the_steps(
     wanted: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -171,7 +171,16 @@ class Questions:
                 value = model.eval(self.terms.term(loop), model_completion=True)
                 point[loop_name(loop)] = value.as_long()
         solver.pop()
+        if verdict == "sat" and not self._is_wrong_at(claim, given, point):
+            return Decision(Verdict.UNKNOWN)
         return Decision(_VERDICTS[verdict], point)
+
+    def _is_wrong_at(self, claim: UOp, given: tuple[UOp, ...], point: dict[str, int]) -> bool:
+        """Whether a claim fails at a point, as computed; the solver may not know what an operation is. True where it cannot be computed."""
+        if not all(self.terms.is_computable(node) for node in (claim, *given)):
+            return True
+        points = {name: numpy.array([value], numpy.int64) for name, value in point.items()}
+        return self._failing(claim, given, points) is not None
 
     # -- every value ----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ functions of which nothing is known. Does not own: which claims are made (kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy
@@ -208,7 +208,7 @@ class Terms:
         return (value - low) % (high - low + 1) + low
 
     def _bits(self, node: UOp) -> Term | None:
-        """Shifts by constants, and masks of low bits of what is not negative."""
+        """Shifts by constants, and masks of bits that are constants and not negative."""
         if len(node.src) != 2 or node.src[1].op is not Ops.CONST:
             return None
         value, number = self._terms[node.src[0]], node.src[1].arg
@@ -217,8 +217,11 @@ class Terms:
                 return value * (1 << number)
             case Ops.SHR if 0 <= number < node.dtype.bits:
                 return value / (1 << number)
-            case Ops.AND if number >= 0 and number & (number + 1) == 0:
-                return value % (number + 1)
+            case Ops.AND if number > 0:
+                blocks = [value / (1 << k) % (1 << n) * (1 << k) for k, n in _blocks(number)]
+                return z3.Sum(blocks) if len(blocks) > 1 else blocks[0]
+            case Ops.AND if number == 0:
+                return z3.IntVal(0)
         return None
 
     # -- numbers --------------------------------------------------------------------------------
@@ -298,6 +301,17 @@ _ON_BOOLS: dict[Ops, Callable[..., Term]] = {
     Ops.CMPEQ: lambda x, y: x == y,
     Ops.CMPLT: lambda x, y: z3.And(z3.Not(x), y),
 }
+
+
+def _blocks(number: int) -> Iterator[tuple[int, int]]:
+    """The bits that are 1, in runs: the first of each, and how many."""
+    first = 0
+    while number >> first:
+        rest = number >> first
+        first += (rest & -rest).bit_length() - 1
+        count = (~(number >> first) & ((number >> first) + 1)).bit_length() - 1
+        yield first, count
+        first += count
 
 
 def _corners(op: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
