@@ -78,6 +78,10 @@ def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNes
     return filled_ahead(nest, step, schedule.ahead) if schedule.ahead else nest
 
 
+# Of 16 bytes in a row, from which on it is turned: fewer are in the same banks all the same.
+LEAST_PIECES = 4
+
+
 class Lies(Enum):
     """How a factor lies in far memory, and so in that of the group."""
 
@@ -190,8 +194,9 @@ def _turned(nest: LoopNest, own: list[UOp], steps: int) -> tuple[LoopNest, list[
         nest = split(nest, element, (GROUPS,), (high, NewLoop(*element.arg)))
         pieces.append(UOp.range(size_of(element) // GROUPS, high.number, high.role))
         element = UOp.range(GROUPS, *element.arg)
-    if not pieces:
-        return nest, [*rows, element]
+    is_short = steps == 1 and prod([size_of(x) for x in pieces]) < LEAST_PIECES
+    if not pieces or is_short:
+        return nest, [*rows, *pieces, element]
     nest, row = _collapsed(nest, rows)
     nest, piece = _collapsed(nest, pieces)
     if steps > 1:
