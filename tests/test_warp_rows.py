@@ -131,7 +131,8 @@ def test_an_emulated_gpu_reads_values_turned_around_and_copies_ahead(
     assert_close(result, attention(values(q), values(k), values(v)))
     (text,) = [x for x in texts if "mma.sync" in x]
     assert ("ldmatrix" in text) == is_turned
-    assert "cp.async.c" in text and ".local" not in text
+    assert ("cp.async.c" in text) == (depth % 8 == 0)  # others lie in no pieces of 16 bytes
+    assert ".local" not in text
 
 
 @pytest.mark.usefixtures("far")
