@@ -196,6 +196,16 @@ def test_registers_are_limited_to_what_a_full_unit_leaves_an_item() -> None:
     assert ".minnctapersm 4" in text and ROW_PART_BYTES * MOST_ITEMS <= 4 * 65536 // 2
 
 
+def test_a_large_group_that_holds_nothing_has_no_more_registers_than_there_are() -> None:
+    machine = Device[EMULATED]
+    assert isinstance(machine, Listing)
+    given = Tensor.ones(300, 30001, device=EMULATED).contiguous().realize()
+    machine.printed.clear()
+    with schedule("group=1024"), compile_only(), Context(PLANS=0):
+        given.sum(-1).realize()
+    assert ".maxntid 1024" in machine.printed[-1].text
+
+
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
 @pytest.mark.parametrize("name", ALL)
 def test_held_rows_assemble(name: str, tmp_path: Path) -> None:

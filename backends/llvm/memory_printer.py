@@ -1,0 +1,256 @@
+"""Where a kernel reads and writes, in LLVM IR: positions, loads, stores, copies, what is kept.
+
+Owns: which of the forms of memory.py and others a node takes. Does not own: those forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proofgrad.backends.llvm.alignment import largest_power_of_two
+from proofgrad.backends.llvm.copies import is_aligned, write_copy
+from proofgrad.backends.llvm.held import room_in_item
+from proofgrad.backends.llvm.interleave import write_interleaved
+from proofgrad.backends.llvm.lanes_off import may_be_on
+from proofgrad.backends.llvm.memory import (
+    Position,
+    write_address,
+    write_load,
+    write_nontemporal_store,
+    write_prefetch,
+    write_store,
+)
+from proofgrad.backends.llvm.pieces import lanes_from, load_pieces, store_pieces
+from proofgrad.backends.llvm.prefetch_tiles import Hint
+from proofgrad.backends.llvm.printer_state import PrinterState
+from proofgrad.backends.llvm.register_transpose import lanes_apart, write_transposed_stores
+from proofgrad.backends.llvm.text import memory_type, register_type
+from proofgrad.backends.llvm.tiles import (
+    write_nothing,
+    write_product,
+    write_tile_load,
+    write_tile_store,
+)
+from proofgrad.backends.llvm.vector_tiles import write_product_of_vectors
+from proofgrad.core.compile.lowering.held_by_items import item_of
+from proofgrad.core.compile.machine.machine import LINE_BYTES
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.fragments import Fragments, fragments_of
+from proofgrad.core.ir.op_names import ACCUMULATOR
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Scratch memory up to here lies on the stack of the thread that runs a kernel.
+STACK_BYTES = 1 << 16
+
+
+class MemoryPrinter(PrinterState):
+    """Accesses of a kernel."""
+
+    def index(self, node: UOp) -> None:
+        buffer, index = node.src[:2]
+        mask = node.src[2] if len(node.src) > 2 else None
+        is_held = buffer in self.held
+        position = Position(
+            buffer=self._register(buffer),
+            element=buffer.dtype.scalar,
+            index=self._index_in_item(buffer, index) if is_held else self._register(index),
+            index_dtype=index.dtype,
+            mask=None if mask is None else self._register(mask),
+            mask_lanes=1 if mask is None else mask.dtype.lanes,
+            of_group=buffer in self.of_group,
+            of_item=buffer.op is not Ops.PARAM and buffer not in self.of_group,
+            is_by_data=mask in self.by_data,
+        )
+        is_aligned = buffer.op is Ops.PARAM or buffer in self.of_group
+        if self.dialect.memory_bytes > 1 and is_aligned and index.dtype.lanes == 1:
+            position = replace(position, multiple_of=largest_power_of_two(index))
+        if is_held and index.dtype.lanes == 1:
+            address = write_address(self.writer, position, position.index, position.index_dtype)
+            position = replace(position, address=address)
+        elif index.dtype.lanes == 1:
+            position = replace(position, address=self._address(node, position, index))
+        elif (apart := lanes_apart(index) or self._lanes_from(index)) is not None:
+            first, offsets = apart
+            multiple = largest_power_of_two(first) if is_aligned else 1
+            address = self._address(node, position, first)
+            position = replace(position, address=address, offsets=offsets, multiple_of=multiple)
+        if mask is not None and mask.dtype.lanes > self.dialect.target.lanes(position.element) > 1:
+            position = replace(position, may_be_on=may_be_on(mask))
+        self.positions[node] = position
+
+    def _address(self, node: UOp, position: Position, first: UOp) -> str:
+        """The pointer to an element; in a loop that is written out, from that of the first iteration, if it is so far from it."""
+        distance = None if self.turn is None else self.turn.distance(first)
+        if self.turn is None or distance is None:
+            return write_address(self.writer, position, self._term(first), first.dtype)
+        known = replace(position, buffer=str(self.turn.positions[node].address))
+        return write_address(self.writer, known, str(distance), dtypes.int64)
+
+    def _index_in_item(self, memory: UOp, index: UOp) -> str:
+        """Where an element is in what this item has: the turn, which is the position without the item, over all items."""
+        item = item_of(index)
+        assert item is not None  # held_by_items
+        known = dict(self.registers)
+        turn = index.substitute({item: item.const_like(0)})
+        for node in toposort((turn,)):
+            if node not in self.registers:
+                self._write(node)
+        whole = f"{register_type(index.dtype)} {self._register(turn)}"
+        self.registers = known
+        return self.writer.let(f"udiv exact {whole}, {self.held[memory].items}")
+
+    def _lanes_from(self, index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
+        """Where a machine reads and writes aligned pieces, those that lanes lie in are worth it."""
+        return lanes_from(index) if self.dialect.memory_bytes > 1 else None
+
+    def product_of_fragments(self, node: UOp) -> None:
+        """An MMA of vectors of what this item holds."""
+        parts = fragments_of(node)
+        if parts.square is not None:
+            self.registers[node] = self._product_in_item(node, parts)
+            return
+        before, column, *rows = [
+            self._register(s) for s in (parts.before, parts.column, *parts.rows)
+        ]
+        types = parts.column.dtype.scalar, node.dtype.scalar
+        self.registers[node] = self.dialect.product_of_fragments(
+            self.writer.let, types, before, column, rows, parts.steps
+        )
+
+    def _product_in_item(self, node: UOp, parts: Fragments) -> str:
+        """The same where this item holds all."""
+        (rows,), nothing = parts.rows, parts.before.op is not ACCUMULATOR
+        column, row = self._register(parts.column), self._register(rows)
+        if node in self.tiles:
+            size = self.tiles[node]
+            before = write_nothing(self.writer, size) if nothing else self.current[parts.before]
+            return write_product(self.writer, node, before, column, row)
+        rows_at = self.positions.get(rows.src[0]) if rows.op is Ops.LOAD else None
+        before = self._register(parts.before)
+        return write_product_of_vectors(self.writer, node, before, (column, row), rows_at)
+
+    def load(self, node: UOp) -> None:
+        position = self.positions[node.src[0]]
+        if node in self.copies:
+            return
+        if node in self.together:
+            self.registers[node] = self._load_of_warp(node, position)
+        elif node in self.tiles:
+            self.registers[node] = write_tile_load(self.writer, position, self.tiles[node])
+        else:
+            is_plain = position.mask is None and not node.dtype.is_bool
+            load = load_pieces if is_plain and self._lies_in_pieces(position) else write_load
+            self.registers[node] = load(self.writer, position, node.dtype)
+        for hint in self.ahead.get(node, ()):
+            self.prefetch(position, hint)
+
+    def _load_of_warp(self, node: UOp, position: Position) -> str:
+        """What an item gets of the rows of which each gives one."""
+        row = self.together[node]
+        address = write_address(self.writer, position, self._term(row), row.dtype)
+        return self.dialect.load_matrices(self.writer.let, address, memory_type(node.dtype))
+
+    def prefetch(self, position: Position, hint: Hint) -> None:
+        buffer, element = hint.buffer, position.element
+        line = position.address
+        if buffer is not None:
+            line, element = self._register(buffer), buffer.dtype.scalar
+        assert line is not None
+        parts = [f"i64 {hint.elements}"]
+        parts += [f"{register_type(part.dtype)} {self._register(part)}" for part in hint.parts]
+        for term in hint.along:
+            llvm_type, number = register_type(term.loop.dtype), self._register(term.loop)
+            if term.divisor != 1:
+                number = self.writer.let(f"udiv {llvm_type} {number}, {term.divisor}", "part")
+            if term.modulus:
+                number = self.writer.let(f"urem {llvm_type} {number}, {term.modulus}", "part")
+            far = self.writer.let(f"mul {llvm_type} {number}, {term.elements}", "far")
+            parts.append(f"{llvm_type} {far}")
+        write_prefetch(self.writer, element, line, parts, hint.cache, hint.is_written)
+
+    def store(self, node: UOp) -> None:
+        position, value = node.src[:2]
+        if node in self.waiting:
+            return
+        if value in self.tiles:
+            size, tile = self.tiles[value], self._register(value)
+            return write_tile_store(self.writer, self.positions[position], size, tile)
+        if node in self.transposed:
+            rows = [self._register(row.src[1]) for row in self.transposed[node]]
+            first = self.positions[self.transposed[node][0].src[0]]
+            return write_transposed_stores(self.writer, first, value.dtype, rows)
+        if node in self.copied:
+            return self._copy(node)
+        if node in self.between:
+            rows = [self._register(row.src[1]) for row in self.between[node]]
+            first = self.positions[self.between[node][0].src[0]]
+            return write_interleaved(self.writer, first, value.dtype, rows)
+        if self._lies_in_pieces(self.positions[position]) and not self._is_every_items(
+            position.src[0]
+        ):
+            register = self._register(value)
+            return store_pieces(self.writer, self.positions[position], value.dtype, register)
+        write = write_nontemporal_store if node in self.nontemporal else write_store
+        if self._is_every_items(position.src[0]):
+            return self._store_once(position, value)
+        write(self.writer, self.positions[position], value.dtype, self._register(value))
+
+    def _lies_in_pieces(self, position: Position) -> bool:
+        """Whether lanes are neighbours in memory that a machine reads and writes in wide pieces."""
+        is_wide = self.dialect.memory_bytes > 1 and not position.element.is_bool
+        return is_wide and position.offsets is not None
+
+    def _copy(self, node: UOp) -> None:
+        """A copy that goes on by itself, where both sides are aligned to it."""
+        source, value = self.positions[node.src[1].src[0]], node.src[1]
+        target = self.positions[node.src[0]]
+        if is_aligned(self.writer, target, source, value.dtype):
+            return write_copy(self.writer, target, source, value.dtype)
+        loaded = write_load(self.writer, source, value.dtype)
+        write_store(self.writer, target, value.dtype, loaded)
+
+    def _is_every_items(self, memory: UOp) -> bool:
+        """Whether all items of a group come to a store of what one of them stores."""
+        return self.group is not None and memory.op is Ops.PARAM and not self.shared
+
+    def _store_once(self, position: UOp, value: UOp) -> None:
+        writer = self.writer
+        item, label = self.dialect.item_of_group(writer.let), writer.fresh("one")
+        first = writer.let(f"icmp eq i32 {item}, 0")
+        writer.do(f"br i1 {first}, label %{label}, label %{label}.end")
+        writer.begin_block(label)
+        write_store(writer, self.positions[position], value.dtype, self._register(value))
+        writer.do(f"br label %{label}.end")
+        writer.begin_block(f"{label}.end")
+
+    def make_scratch(self, node: UOp) -> None:
+        number, size = node.arg
+        if node in self.of_group:
+            self.registers[node] = self.kept_by_group.pointers[node]
+            return
+        if node in self.held:
+            self.registers[node], line = room_in_item(node, self.held[node])
+            self.scratch.append(line)
+            return
+        name = self.registers[node] = f"%scratch{number}"
+        if size * node.dtype.itemsize <= STACK_BYTES:
+            apart = size + LINE_BYTES // node.dtype.itemsize  # neighbours in other sets of a cache
+            self.scratch.append(
+                f"  {name} = alloca [{apart} x {memory_type(node.dtype)}], align 64"
+            )
+            return
+        pointer = self.dialect.pointer
+        self.scratch += [
+            f"  {name}.all = call {pointer} @malloc(i64 {size * node.dtype.itemsize + LINE_BYTES})",
+            f"  {name}.at = ptrtoint {pointer} {name}.all to i64",
+            f"  {name}.end = add i64 {name}.at, {LINE_BYTES - 1}",
+            f"  {name}.line = and i64 {name}.end, -{LINE_BYTES}",
+            f"  {name} = inttoptr i64 {name}.line to {pointer}",
+        ]
+        self.release.append(f"  call void @free({pointer} {name}.all)")
+
+    def kept(self, node: UOp) -> None:
+        self.registers[node] = self._register(node.src[0].src[0].src[0])
+        if node in self.waits:
+            self._wait_for_group(self.waits[node])

@@ -1,0 +1,125 @@
+"""What a printer of LLVM IR knows of a kernel, and of what it has written.
+
+Owns: the state, which register holds a node's value. Does not own: what is written of loops (loop_printer.py), of memory
+(memory_printer.py), of the rest (emit.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.backends.llvm.copies import copies_of
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.group_memory import memory_of_group
+from proofgrad.backends.llvm.held import held_in_registers, memory_of
+from proofgrad.backends.llvm.interleave import interleaved_stores
+from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators
+from proofgrad.backends.llvm.matrix_loads import loads_together
+from proofgrad.backends.llvm.memory import Position, masks_by_data
+from proofgrad.backends.llvm.nontemporal import nontemporal_stores
+from proofgrad.backends.llvm.prefetch import prefetched
+from proofgrad.backends.llvm.register_transpose import transposed_stores
+from proofgrad.backends.llvm.skipping import skipped, unswitched
+from proofgrad.backends.llvm.text import literal
+from proofgrad.backends.llvm.tiles import tiles_of
+from proofgrad.backends.llvm.writer import Writer
+from proofgrad.backends.llvm.written_out import Turn, filled_ahead, turns_written_out
+from proofgrad.core.compile.lowering.program_facts import group_size
+from proofgrad.core.compile.lowering.waits import waits
+from proofgrad.core.compile.machine.target import CompileError
+from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, is_of_group, toposort
+
+
+class PrinterState:
+    """Of one kernel."""
+
+    def __init__(self, linear: UOp, name: str, dialect: Dialect) -> None:
+        self.linear, self.name, self.dialect = linear, name, dialect
+        self.writer = Writer(dialect)
+        self.registers: dict[UOp, str] = {}
+        self.positions: dict[UOp, Position] = {}
+        self.products: dict[UOp, str] = {}  # in which block each stands
+        self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
+        self.loops: list[OpenLoop] = []
+        self.carried = carried_accumulators(linear)
+        self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
+        self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
+        self.skipped = skipped(linear)
+        self.unswitched = unswitched(linear, self.skipped)
+        self.by_data = masks_by_data(linear)
+        self.transposed = transposed_stores(linear)
+        self.between = {} if dialect.target.work_items else interleaved_stores(linear)
+        together = {**self.transposed, **self.between}
+        self.waiting = frozenset().union(*together.values()).difference(together)
+        self.tiles = tiles_of(linear) if dialect.has_tiles else {}
+        self.has_exit = False
+        kept = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
+        self.held = held_in_registers(linear, dialect.row_part_bytes)
+        self.written_out = frozenset().union(*[x.loops for x in self.held.values()])
+        self.held.update({n: self.held[m] for n in kept if (m := memory_of(n)) in self.held})
+        kept = [n for n in kept if n not in self.held]
+        filled = set(map(memory_of, kept))
+        parts = [n for n in linear.src if n in filled]
+        self.kept_by_group = memory_of_group(name, parts, dialect)
+        self.of_group = {*parts, *kept}
+        if dialect.keeps_in_registers:
+            theirs = {*self.of_group, *self.held}
+            own = [n for n in linear.src if n.op is Ops.FILLED and n not in theirs]
+            self.written_out |= {loop for n in own for loop in n.src[1:]}
+        self.group = group_size(linear)
+        self.waits = waits(linear)
+        self.copies = copies_of(linear) if dialect.copies_ahead else {}
+        self.copied = frozenset(self.copies.values())
+        of_items = self.group is not None
+        self.turns = turns_written_out(linear, self.group, self.copied) if of_items else {}
+        self.turn: Turn | None = None
+        self.filled_ahead = filled_ahead(linear) if of_items else {}
+        self.straight = {ahead.parts for ahead in self.filled_ahead.values()}
+        by_warps = self.dialect.loads_matrices
+        self.together = (
+            loads_together(linear, frozenset(self.of_group), self.group) if by_warps else {}
+        )
+        self.term_block, self.terms = "", list[UOp]()
+        self.shared = 0  # open loops that the items of a group share out
+        self.unrolled = 0  # loops that LLVM shall write out
+        self.scratch: list[str] = []  # lines that make room, once in a call
+        self.release: list[str] = []
+
+    def _register(self, node: UOp) -> str:
+        op = node.op
+        if op is ACCUMULATOR:
+            return self.current[node]
+        known = self.registers.get(node)
+        if known is not None:
+            return known
+        if op is CONST:
+            text = literal(node.arg, node.dtype)
+        elif op is BROADCAST and node.src[0].op is CONST:
+            text = literal(node.src[0].arg, node.dtype)
+        else:
+            raise CompileError(f"Linear of {self.name} uses a {op.name} before it is made")
+        self.registers[node] = text
+        return text
+
+    def _term(self, wanted: UOp) -> str:
+        """The register of a term that may be no node of the program."""
+        block = self.writer.block
+        if block != self.term_block:  # what another block has computed need not be known here
+            for term in self.terms:
+                self.registers.pop(term, None)
+            self.term_block, self.terms = block, []
+        for term in toposort((wanted,), lambda n: n not in self.registers):
+            if term not in self.registers and term.op is not CONST:
+                self._write(term)
+                self.terms.append(term)
+        return self._register(wanted)
+
+    def _wait_for_group(self, on_their_way: int) -> None:
+        """All items wait for each other; the last so many groups of their copies may be on their way."""
+        if self.copies:
+            self.writer.do(self.dialect.wait_for_copies(on_their_way))
+        self.writer.do(self.dialect.wait_for_group())
+
+    def _write(self, node: UOp) -> None:
+        """The instructions of one node."""
+        raise NotImplementedError
