@@ -35,9 +35,9 @@ H100 = replace(
 # Microseconds on an H100, of products of 4096 (float64: 2048) whose second factor lies along its columns.
 TIMED_WARPS = {
     dtypes.bfloat16: {
-        "4x1x4x8": 821, "4x1x2x8": 857, "4x1x4x4": 861, "2x2x8x4": 872, "4x2x4x4": 881, "2x2x4x8": 903, "4x2x4x8": 990,
-        "2x2x4x4": 1105, "2x4x4x8": 1157, "2x4x8x4": 1159, "2x2x2x8": 1185, "2x4x4x4": 1202, "1x4x4x8": 1263, "2x4x2x8": 1294,
-        "1x4x4x4": 1756, "2x4x2x4": 1895, "2x2x1x8": 2074, "1x4x2x4": 3154,
+        "2x2x4x8": 451, "4x1x4x8": 463, "2x2x4x4": 485, "2x4x4x4": 493, "4x2x4x4": 499, "2x2x8x4": 501, "2x4x4x8": 521,
+        "4x2x4x8": 523, "1x4x4x8": 530, "2x4x8x4": 540, "1x4x4x4": 573, "4x1x2x8": 598, "2x4x2x4": 610, "2x2x2x8": 613,
+        "4x1x4x4": 635, "2x4x2x8": 695,
     },
     dtypes.float64: {
         "4x2x8x2": 676, "4x2x4x4": 695, "2x4x8x2": 754, "2x2x8x2": 755, "4x2x8x4": 765, "1x4x8x2": 772, "2x2x4x4": 785,
@@ -110,8 +110,8 @@ def test_the_cheapest_of_the_tiles_of_warps_that_were_timed_is_nearly_the_fastes
     costs = {text: warp_tiles._cost(way, unit, product, H100) for text, way in ways.items()}
     timed = TIMED_WARPS[dtype]
     assert timed[min(costs, key=lambda text: costs[text])] <= 1.05 * min(timed.values())
-    slow = [text for text, time in timed.items() if time > 2 * min(timed.values())]
-    assert slow and all([costs[text] > 1.3 * min(costs.values()) for text in slow])
+    slow = [text for text, time in timed.items() if time > 1.5 * min(timed.values())]
+    assert slow and all([costs[text] > 1.1 * min(costs.values()) for text in slow])
 
 
 def test_the_cheapest_of_the_tiles_of_items_that_were_timed_is_nearly_the_fastest() -> None:
@@ -156,8 +156,9 @@ def test_tiles_of_items_give_units_work(sizes: tuple[int, int, int]) -> None:
 
 def test_copies_that_go_on_by_themselves_go_several_blocks_ahead() -> None:
     together = chosen(kernel(4096, 4096, 4096, dtypes.bfloat16, turned=True))
-    by_element = chosen(kernel(4096, 4096, 4096, dtypes.bfloat16))
-    assert (together.ahead, by_element.ahead) == (3, 1)
+    across = chosen(kernel(4096, 4096, 4096, dtypes.bfloat16))  # ldmatrix.trans
+    by_element = chosen(kernel(4096, 4096, 4096, dtypes.int8))
+    assert (together.ahead, across.ahead, by_element.ahead) == (3, 3, 1)
     assert chosen(kernel(4096, 64, 4096, dtypes.bfloat16, turned=True)).ahead == 1  # of two blocks
     assert chosen(kernel(4096, 16, 4096, dtypes.bfloat16, turned=True)).ahead == 0
 

@@ -26,7 +26,7 @@ class ByteDot:
 
 @dataclass(frozen=True, slots=True)
 class GroupNeeds:
-    """Items of a group, words of 4 bytes that each holds through a loop (its sums), and whether it holds a part of a row."""
+    """Items of a group, words of 4 bytes that each is known to hold through a loop (its sums), whether it holds a part of a row."""
 
     items: int
     held_words: int

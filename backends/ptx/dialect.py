@@ -21,6 +21,7 @@ FUNCTIONS = {Ops.EXP2: "nvvm.ex2.approx.f", Ops.LOG2: "nvvm.lg2.approx.f"}
 # sums: addresses, operands; words of sums that are worth a bound.
 UNIT_REGISTERS, PARTS, OTHER_REGISTERS, LEAST_HELD, WARP = 1 << 16, 4, 64, 32, 32
 
+FREE_ITEMS = 256  # of a block, that are given all 255 registers that an instruction names: fewer than there are
 # Of a block. Source: CUDA C++ Programming Guide, "Compute Capabilities": on every GPU, as are 65536 registers for them.
 MOST_ITEMS = 1024
 # In registers of an item, for a part of a row: half of the 64 registers of 4 bytes that each of so many items has.
@@ -155,15 +156,14 @@ class PTXDialect(Dialect):
 
 def _bounds(needs: GroupNeeds) -> str:
     """Attributes for .maxntid and .minnctapersm: as many groups as have registers for their sums, or make up the largest group."""
+    size = f'"nvvm.maxntid"="{needs.items}" '
     if needs.holds_rows:
-        return (
-            f'"nvvm.maxntid"="{needs.items}" "nvvm.minctasm"="{max(1, MOST_ITEMS // needs.items)}" '
-        )
+        return f'{size}"nvvm.minctasm"="{max(1, MOST_ITEMS // needs.items)}" '
     of_warp = WARP * (needs.held_words + OTHER_REGISTERS)
     groups = PARTS * (UNIT_REGISTERS // PARTS // of_warp) // -(-needs.items // WARP)
     if needs.held_words < LEAST_HELD or not groups:
-        return ""
-    return f'"nvvm.maxntid"="{needs.items}" "nvvm.minctasm"="{groups}" '
+        return size if needs.items > FREE_ITEMS else ""
+    return f'{size}"nvvm.minctasm"="{groups}" '
 
 
 def _register(let: Callable[[str], str], name: str, is_wide: bool = False) -> str:

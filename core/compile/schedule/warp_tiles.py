@@ -138,15 +138,20 @@ def warps_ahead(kernel: UOp, way: WarpTile, target: Target, override: Schedule) 
 def copied_by_element(product: GroupProduct, unit: MatrixUnit, target: Target) -> tuple[bool, bool]:
     """Whether the rows' operand, and the columns', is stored element by element when it is copied.
 
-    So it is where it lies along its rows or columns, for steps are innermost in memory of the group, and where elements of few bytes
-    are not next to each other, or not aligned.
+    So it is where it lies along its rows or columns and warps cannot read it so, for steps are innermost in memory of the group then,
+    and where elements of few bytes are not next to each other, or not aligned.
     """
     steps, found = product.reduction.src[1:], []
     for factor in (product.row_factor, product.column_factor):
         value = taken_by_unit(factor, unit)
-        is_along = runs_along(value, steps[-1])
-        is_whole = len(steps) == 1 and lies_in_vectors(value, steps, target.lanes(value.dtype))
-        found.append(not is_along or not (is_whole or value.dtype.itemsize >= WORD_BYTES))
+        side = product.rows if factor is product.row_factor else product.columns
+        lanes = target.lanes(value.dtype)
+        if runs_along(value, steps[-1]):
+            is_whole = len(steps) == 1 and lies_in_vectors(value, steps, lanes)
+            found.append(not (is_whole or value.dtype.itemsize >= WORD_BYTES))
+        else:
+            is_read_so = unit.reads_across and runs_along(value, side[-1])
+            found.append(not (is_read_so and lies_in_vectors(value, side, lanes)))
     return found[0], found[1]
 
 
