@@ -54,7 +54,10 @@ def product(n: int, k: int, m: int, dtype: str, turned: str = "") -> Workload:
                         lambda a, b: _torch()._int_mm(a, b), work)  # fmt: skip
     if turned:
         return Workload(name, dtype, ((n, k), (m, k)), lambda a, b: a @ b.T, lambda a, b: a @ b.T, work)  # fmt: skip
-    return Workload(name, dtype, ((n, k), (k, m)), lambda a, b: a @ b, lambda a, b: a @ b, work, 0)
+    read = n * k * getattr(dtypes, dtype).itemsize if m == 1 else 0  # all there is to a vector
+    return Workload(
+        name, dtype, ((n, k), (k, m)), lambda a, b: a @ b, lambda a, b: a @ b, work, read
+    )
 
 
 def attention(heads: int, tokens: int, width: int, dtype: str, causal: bool = False) -> Workload:
@@ -146,6 +149,10 @@ def workloads(small: bool) -> list[Workload]:
         rows("transpose", wide, "float32", lambda x: x.T.contiguous(), lambda x: x.T.contiguous(), 2),
         rows("transpose", odd, "float32", lambda x: x.T.contiguous(), lambda x: x.T.contiguous(), 2),
         rows("cumsum axis 1", big, "float32", lambda x: x.cumsum(1), lambda x: x.cumsum(1), 2),
+        rows("cumsum axis 0", big, "float32", lambda x: x.cumsum(0), lambda x: x.cumsum(0), 2),
+        rows("cummax axis 1", big, "float32", lambda x: x.cummax(1)[0], lambda x: x.cummax(1)[0], 2),
+        rows("max_pool", (4 if small else 32, 64, s(112), s(112)), "float32", lambda x: x.max_pool2d(3, 2, 1),
+             lambda x: _functional().max_pool2d(x, 3, 2, 1), 1),
         rows("sort axis 1", (s(4096), s(1024)), "float32", lambda x: x.sort(1)[0], lambda x: x.sort(1)[0], 2),
     ]  # fmt: skip
 
