@@ -330,11 +330,11 @@ class Frame:
                 for node in nodes:
                     around = inside.get(node, 0)
                     if node.op is Ops.REDUCE:
-                        around = max(around + 1, self._depths.get(node.src[1], 0))
-                        self._depths[node.src[1]] = around
+                        around = max(around + 1, self._depths.get(_outer_loop(node), 0))
+                        self._depths[_outer_loop(node)] = around
                     for source in node.src:
                         inside[source] = max(inside.get(source, 0), around)
-        return self._depths[reduction.src[1]]
+        return self._depths[_outer_loop(reduction)]
 
     def _reduction(
         self, node: UOp, lane: int | None
@@ -527,3 +527,8 @@ def nodes_above(register: UOp, combined: UOp) -> set[UOp]:
         if not found.isdisjoint(node.src):
             found.add(node)
     return found
+
+
+def _outer_loop(reduction: UOp) -> UOp:
+    """The first loop of a reduction; itself where it is over none, as one that was made wrongly may be."""
+    return reduction.src[1] if len(reduction.src) > 1 else reduction
