@@ -61,7 +61,6 @@ ELSEWHERE: dict[str, tuple[int | str, str]] = {
     "THREEFRY": (1, "random numbers are threefry's"),
     "TRACEMETA": (1, _SHOWN),
     "TRACK_MATCH_STATS": (0, "DEBUG=5 shows the rules that fired"),
-    "TRANSCENDENTAL": (1, "functions are computed alike on every machine"),
     "TUPLE_ORDER": (1, _INSIDE),
     "USE_ATOMICS": (0, _MADE),
     "USE_TC": (1, _MADE),

@@ -106,6 +106,7 @@ class LoopPrinter(PrinterState):
         return self.writer.block, dict(self.current)
 
     def open_loop(self, node: UOp) -> None:
+        """Up to the first instruction of an iteration."""
         role = node.arg[1]
         if role is AxisRole.GLOBAL:
             return self._open_work_item(node)
@@ -214,6 +215,7 @@ class LoopPrinter(PrinterState):
         return node.arg[1] is AxisRole.LANE and size.op is CONST and size.arg == self.group
 
     def close_loop(self, node: UOp) -> None:
+        """The next iteration, or what is behind the loop."""
         self.shared -= node.src[0].arg[1] is AxisRole.LANE
         if node.src[0].arg[1] in (AxisRole.GLOBAL, AxisRole.BLOCK):
             return
@@ -283,6 +285,7 @@ class LoopPrinter(PrinterState):
         self.has_exit = True
 
     def accumulator(self, node: UOp) -> None:
+        """A register that a loop carries."""
         if (size := self.tiles.get(node)) is not None:
             self.current[node] = write_nothing(self.writer, size)
         else:
@@ -293,10 +296,12 @@ class LoopPrinter(PrinterState):
         return TILE if node in self.tiles else register_type(node.dtype)
 
     def update(self, node: UOp) -> None:
+        """What an accumulator holds from here on."""
         accumulator, value = node.src
         self.current[accumulator] = self.registers[node] = self._register(value)
 
     def result(self, node: UOp) -> None:
+        """What an accumulator holds behind its loop."""
         self.registers[node] = self.current[node.src[0].src[0]]
 
 

@@ -48,6 +48,7 @@ class MemoryPrinter(PrinterState):
     """Accesses of a kernel."""
 
     def index(self, node: UOp) -> None:
+        """Where an access is."""
         buffer, index = node.src[:2]
         mask = node.src[2] if len(node.src) > 2 else None
         is_held = buffer in self.held
@@ -131,6 +132,7 @@ class MemoryPrinter(PrinterState):
         return write_product_of_vectors(self.writer, node, before, (column, row), rows_at)
 
     def load(self, node: UOp) -> None:
+        """What is read there; what is asked for ahead of its use."""
         position = self.positions[node.src[0]]
         if node in self.copies:
             return
@@ -152,6 +154,7 @@ class MemoryPrinter(PrinterState):
         return self.dialect.load_matrices(self.writer.let, address, memory_type(node.dtype))
 
     def prefetch(self, position: Position, hint: Hint) -> None:
+        """What is asked for ahead of its use."""
         buffer, element = hint.buffer, position.element
         line = position.address
         if buffer is not None:
@@ -170,6 +173,7 @@ class MemoryPrinter(PrinterState):
         write_prefetch(self.writer, element, line, parts, hint.cache, hint.is_written)
 
     def store(self, node: UOp) -> None:
+        """A value written, or a tile of values."""
         position, value = node.src[:2]
         if node in self.waiting:
             return
@@ -225,6 +229,7 @@ class MemoryPrinter(PrinterState):
         writer.begin_block(f"{label}.end")
 
     def make_scratch(self, node: UOp) -> None:
+        """Room for what is kept."""
         number, size = node.arg
         if node in self.of_group:
             self.registers[node] = self.kept_by_group.pointers[node]
@@ -251,6 +256,7 @@ class MemoryPrinter(PrinterState):
         self.release.append(f"  call void @free({pointer} {name}.all)")
 
     def kept(self, node: UOp) -> None:
+        """What was filled, from here on."""
         self.registers[node] = self._register(node.src[0].src[0].src[0])
         if node in self.waits:
             self._wait_for_group(self.waits[node])

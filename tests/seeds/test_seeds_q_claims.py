@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from seed_lines import Count, differs, later, page, run_snippet, searched
+from seed_lines import Count, differs, page, run_snippet, searched
 
 from proofgrad import Tensor, commands, explain
 from proofgrad.core.compile.tune.trial import Trial
@@ -35,7 +35,10 @@ def test_Q01_search_beats_the_rest() -> None:
     assert "tile=" in searched(25, 2)
 
 
-@later("tuned kernels for GPUs; nothing is claimed about one before it is measured there")
+@differs(
+    "D-20",
+    "an H100 was measured: four fifths of the speed of PyTorch on average, twice on some lines, as our own table says",
+)
 def test_Q02_twice_as_fast_on_one_gpu() -> None:
     """twice as fast as PyTorch on one NVIDIA GPU"""
     assert "NVIDIA" in page("performance.md")
