@@ -49,8 +49,8 @@ def _in_blocks(nest: LoopNest, reduction: UOp, items: int, lanes: int) -> LoopNe
     left = size_of(reduction.src[1])
     while left >= 2 * size:
         number = fresh_number(nest.graph)
-        made = NewLoop(number, AxisRole.REDUCE), NewLoop(number + 1, inner), NewLoop(number + 2)
-        made = (*made[:2], NewLoop(number + 2, AxisRole.UPCAST))
+        blocks, element = NewLoop(number, AxisRole.REDUCE), NewLoop(number + 1, inner)
+        made = blocks, element, NewLoop(number + 2, AxisRole.UPCAST)
         nest = prefix_in_blocks(nest, reduction, size, made)
         left = whole_blocks(left, size)
         nest = _kept(nest, UOp.range(left, number, AxisRole.REDUCE), items)
