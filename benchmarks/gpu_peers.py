@@ -323,6 +323,10 @@ def main() -> int:
     if options.page:
         print(page(options.page))
         return 0
+    if not options.small and not _torch().cuda.is_available():
+        parser.error(
+            "torch has no GPU here; --small runs ours alone, in an emulator with MOCKGPU=1"
+        )
     started = time.perf_counter()
     peer = None if options.small else Peer()
     limits = {} if peer is None else peer.limits()

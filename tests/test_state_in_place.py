@@ -101,7 +101,8 @@ def test_two_that_share_memory_since_the_last_replay_get_one_each() -> None:
     assert (one.item(), two.item()) == (8.0, 35.0)
 
 
-def test_an_array_over_state_is_written_to_no_more() -> None:
+def counted_four_times() -> tuple[Tensor, TinyJit[None]]:
+    """State, and a recorded function that has added 1 to it at each of four calls."""
     count = Tensor([1.0, 5.0]).realize()
 
     @TinyJit
@@ -110,20 +111,18 @@ def test_an_array_over_state_is_written_to_no_more() -> None:
 
     for _ in range(4):
         add()
+    return count, add
+
+
+def test_an_array_over_state_is_written_to_no_more() -> None:
+    count, add = counted_four_times()
     array = np.from_dlpack(count)
     add()
     assert (array.tolist(), count.tolist()) == ([5.0, 9.0], [6.0, 10.0])
 
 
 def test_another_buffer_over_the_memory_of_state_keeps_its_value() -> None:
-    count = Tensor([1.0, 5.0]).realize()
-
-    @TinyJit
-    def add() -> None:
-        count.assign(count + 1)
-
-    for _ in range(4):
-        add()
+    count, add = counted_four_times()
     other = count._with(realize.twin(count._uop))
     add()
     assert (other.tolist(), count.tolist()) == ([5.0, 9.0], [6.0, 10.0])

@@ -6,6 +6,8 @@ Owns: the state, which register holds a node's value. Does not own: what is writ
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from proofgrad.backends.llvm.copies import copies_of
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.group_memory import memory_of_group
@@ -30,7 +32,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, is_of_group, toposort
 
 
-class PrinterState:
+class PrinterState(ABC):
     """Of one kernel."""
 
     def __init__(self, linear: UOp, name: str, dialect: Dialect) -> None:
@@ -120,6 +122,6 @@ class PrinterState:
             self.writer.do(self.dialect.wait_for_copies(on_their_way))
         self.writer.do(self.dialect.wait_for_group())
 
+    @abstractmethod
     def _write(self, node: UOp) -> None:
         """The instructions of one node."""
-        raise NotImplementedError

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.ptx.matrix_units import write_product
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.schedule.occupancy import GroupShape, groups_of_unit
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 
@@ -17,10 +19,9 @@ from proofgrad.core.ir.ops import Ops
 # lg2 of numbers between 1/2 and 2 an absolute one of 2**-22.
 FUNCTIONS = {Ops.EXP2: "nvvm.ex2.approx.f", Ops.LOG2: "nvvm.lg2.approx.f"}
 
-# Registers of a multiprocessor, and parts that it has them in, each for warps of its own; registers of an item beside its
-# sums: addresses, operands; words of sums that are worth a bound.
-UNIT_REGISTERS, PARTS, OTHER_REGISTERS, LEAST_HELD, WARP = 1 << 16, 4, 64, 32, 32
-
+# A multiprocessor, as to registers, and the words of sums from which on a bound on them is worth it.
+UNIT_REGISTERS, LEAST_HELD = 1 << 16, 32
+UNIT = Target("sm", unit_registers=UNIT_REGISTERS, lockstep=32)
 FREE_ITEMS = 256  # of a block, that are given all 255 registers that an instruction names: fewer than there are
 # Of a block. Source: CUDA C++ Programming Guide, "Compute Capabilities": on every GPU, as are 65536 registers for them.
 MOST_ITEMS = 1024
@@ -159,10 +160,9 @@ def _bounds(needs: GroupNeeds) -> str:
     size = f'"nvvm.maxntid"="{needs.items}" '
     if needs.holds_rows:
         return f'{size}"nvvm.minctasm"="{max(1, MOST_ITEMS // needs.items)}" '
-    of_warp = WARP * (needs.held_words + OTHER_REGISTERS)
-    groups = PARTS * (UNIT_REGISTERS // PARTS // of_warp) // -(-needs.items // WARP)
-    if needs.held_words < LEAST_HELD or not groups:
+    if needs.held_words < LEAST_HELD:
         return size if needs.items > FREE_ITEMS else ""
+    groups = groups_of_unit(GroupShape(needs.items, needs.held_words, 0), UNIT)
     return f'{size}"nvvm.minctasm"="{groups}" '
 
 

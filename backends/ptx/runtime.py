@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proofgrad.backends.printed import NoMemory
-from proofgrad.backends.ptx.dialect import FUNCTIONS, MOST_ITEMS, ROW_PART_BYTES
+from proofgrad.backends.ptx.dialect import FUNCTIONS, MOST_ITEMS, ROW_PART_BYTES, UNIT_REGISTERS
 from proofgrad.backends.ptx.driver import RESERVED_SHARED, Driver
 from proofgrad.backends.ptx.emit import COPIES_AHEAD, DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.backends.ptx.graph import GraphSequence
@@ -39,7 +39,7 @@ BLOCK_ITEMS = 256  # of a block that computes a row together
 # Source: CUDA C++ Programming Guide, "Compute Capabilities", 9.0.
 BLOCK_SHARED, UNIT_SHARED = 227 << 10, 228 << 10
 UNITS = 132  # multiprocessors, of an H100 or H200: where there is no GPU to ask
-UNIT_ITEMS, UNIT_REGISTERS = 2048, 1 << 16  # of a multiprocessor
+UNIT_ITEMS = 2048  # of a multiprocessor
 WARP = 32  # items that run in step
 REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
 TUNED = frozenset(
