@@ -160,14 +160,23 @@ def _joined(parts: dict[UOp, int]) -> dict[UOp, int]:
 
 
 def _quotient_of_sum(form: Linear, divisor: int, op: Ops) -> Linear | None:
-    """The quotient, or remainder, of a sum of what the divisor divides and a rest from 0 to below it."""
+    """The quotient, or remainder, of a sum of what the divisor divides and a rest: from 0 to below it, or one part of its own."""
     if divisor <= 0:
         return None
     high = {x: c // divisor for x, c in form.parts.items() if c % divisor == 0}
     rest = Linear({x: c for x, c in form.parts.items() if c % divisor}, form.constant % divisor)
     if min(rest.parts.values(), default=0) < 0 or rest.largest() >= divisor:
         same = _modulo(form, divisor) if op is Ops.MOD else form
-        return None if same.parts == form.parts else _quotient_of_sum(same, divisor, op)
+        if same.parts != form.parts:
+            return _quotient_of_sum(same, divisor, op)
+        if list(rest.parts.values()) != [1] or rest.constant:
+            return None
+        (part,) = rest.parts
+        one = UOp(op, part.dtype, (part, part.const_like(divisor)))
+        return Linear(
+            {one: 1} if op is Ops.MOD else {**high, one: 1},
+            0 if op is Ops.MOD else form.constant // divisor,
+        )
     return rest if op is Ops.MOD else Linear(high, form.constant // divisor)
 
 

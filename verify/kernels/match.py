@@ -15,7 +15,7 @@ from math import prod
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.loops import (
     LoopMap,
     common_loops,
@@ -26,7 +26,18 @@ from proofgrad.verify.kernels.loops import (
 )
 from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import Written
+from proofgrad.verify.kernels.reduction_forms import (
+    choice_of,
+    combined_by,
+    in_one,
+    is_masked,
+    is_nested,
+    is_written_out,
+    with_inner_sums,
+    written_out,
+)
 from proofgrad.verify.kernels.terms import is_integer, loop_size
+from proofgrad.verify.kernels.unions import is_in_parts
 
 Given = tuple[UOp, ...]
 
@@ -219,14 +230,21 @@ class Matcher:
             return self._claim("an index term", before, after, given)
         if before.op is after.op is Ops.LOAD:
             return self._loads(before, after, given)
-        if before.op is Ops.REDUCE and _is_written_out(before, after):
-            return self.value(_written_out(before), after, given)
+        if before.op is Ops.REDUCE and is_written_out(before, after):
+            return self.value(written_out(before), after, given)
         if before.op is after.op is Ops.REDUCE and before.arg is after.arg:
             if len(before.src) < len(after.src):
-                before = _with_inner_sums(before)
-            elif _is_nested(after) and not _is_nested(before):
-                after = _in_one(after)
-            return self._reductions(before, after, given)
+                before = with_inner_sums(before)
+            elif is_nested(after) and not is_nested(before):
+                after = in_one(after)
+            difference = self._reductions(before, after, given)
+            return (
+                None
+                if difference is None or self._is_in_parts(before, after, given)
+                else difference
+            )
+        if before.op is Ops.REDUCE and self._is_in_parts(before, after, given):
+            return None
         difference = self._operands(before, after, given)
         if difference is None:
             return None
@@ -338,7 +356,7 @@ class Matcher:
         if len(given) > MOST_CASES:
             return Difference("a value term", before, after)
         for chooser, other, swapped in ((after, before, False), (before, after, True)):
-            choice = _choice(chooser)
+            choice = choice_of(chooser)
             if choice is None:
                 continue
             condition, yes, no = choice
@@ -363,7 +381,7 @@ class Matcher:
         """Whether a factor is what is loaded, or chosen, under a false mask, which is 0 in every type."""
         while factor.op is Ops.CAST:
             factor = factor.src[0]
-        if _is_masked(factor):
+        if is_masked(factor):
             return self._never((*given, factor.src[0]))
         is_load = factor.op is Ops.LOAD and len(factor.src[0].src) > 2
         return is_load and self._never((*given, *self._mask(factor.src[0])))
@@ -384,6 +402,14 @@ class Matcher:
         if self._has_fewer(before, after, given) or self._in_other_order(before, after, given):
             return None
         return first or Difference("the loops of a reduction", before, after)
+
+    def _is_in_parts(self, before: UOp, after: UOp, given: Given) -> bool:
+        """Whether what one reduction combined is combined by several, over parts of its iterations."""
+
+        def is_same(one: UOp, other: UOp, inside: Given) -> bool:
+            return self.value(one, other, inside) is None
+
+        return is_in_parts(before, after, given, self.questions, is_same)
 
     def _in_other_order(self, before: UOp, after: UOp, given: Given) -> bool:
         """Whether the loops after count the digits of the one before in another order, as what both load tells."""
@@ -431,7 +457,7 @@ class Matcher:
 
     def _terms(self, before: UOp, after: UOp, op: Ops, given: Given) -> Difference | None:
         """What one iteration combines: the same terms, in an order that is not specified."""
-        old, new = _combined_by(op, before), _combined_by(op, after)
+        old, new = combined_by(op, before), combined_by(op, after)
         if len(new) == 1 or len(old) != len(new):
             return self.value(before, after, given)
         for term in new:
@@ -506,103 +532,6 @@ class Matcher:
             if self.questions.seems(whole, given).verdict is Verdict.PROVED:
                 return terms
         return None
-
-
-def _combined_by(op: Ops, node: UOp) -> list[UOp]:
-    """What is combined; a masked sum is a sum of masked terms, as far as zeros change no sum."""
-    if node.op is op:
-        return [t for s in node.src for t in _combined_by(op, s)]
-    if op is Ops.ADD and _is_masked(node):
-        mask, value, zero = node.src
-        return [mask.where(t, zero) for t in _combined_by(op, value)]
-    if op is Ops.ADD and (taken := _taken_in(node)) is not None:
-        products, before = taken
-        return [*products, *_combined_by(op, before)]
-    return [node]
-
-
-def _taken_in(node: UOp) -> tuple[list[UOp], UOp] | None:
-    """The products, under masks, that multiply-adds brought into a sum, and the sum before them."""
-    products: list[UOp] = []
-    if node.op is Ops.WHERE:
-        mask, after, before = node.src
-        while after is not before:
-            taken = _taken_in(after)
-            if taken is None:
-                return None
-            products += [mask.where(p, UOp.const(p.dtype, 0)) for p in taken[0]]
-            after = taken[1]
-        return products, before
-    if node.op is not Ops.MULACC:
-        return None
-    return [UOp(Ops.MUL, node.dtype, node.src[:2])], node.src[2]
-
-
-def _choice(node: UOp) -> tuple[UOp, UOp, UOp] | None:
-    """(condition, value if it is true, if it is false) of what chooses: a bool as a number is 1 or 0."""
-    if node.op is Ops.WHERE:
-        return node.src[0], node.src[1], node.src[2]
-    if node.op is Ops.CAST and node.src[0].dtype.is_bool:
-        return node.src[0], UOp.const(node.dtype, 1), UOp.const(node.dtype, 0)
-    return None
-
-
-def _is_masked(node: UOp) -> bool:
-    return node.op is Ops.WHERE and node.src[2].op is Ops.CONST and node.src[2].arg == 0
-
-
-def _is_written_out(before: UOp, after: UOp) -> bool:
-    """Whether a reduction has a loop to be written out that the term after no longer runs over."""
-    copied = [x for x in before.src[1:] if x.arg[1] is AxisRole.UPCAST]
-    return bool(copied) and not (after.op is Ops.REDUCE and set(copied) & set(after.src[1:]))
-
-
-def _written_out(reduction: UOp) -> UOp:
-    """The same reduction with the values of its UPCAST loops combined pair by pair."""
-    loop = next(x for x in reduction.src[1:] if x.arg[1] is AxisRole.UPCAST)
-    values = [reduction.src[0].substitute({loop: UOp.index(k)}) for k in range(loop_size(loop))]
-    while len(values) > 1:
-        couples = [values[k : k + 2] for k in range(0, len(values), 2)]
-        values = [c[0] if len(c) == 1 else c[0].alu(reduction.arg, c[1]) for c in couples]
-    rest = tuple([x for x in reduction.src[1:] if x is not loop])
-    if not rest:
-        is_float_sum = reduction.arg is Ops.ADD and reduction.dtype.is_float
-        return values[0] + 0.0 if is_float_sum else values[0]
-    less = reduction.replace(src=(values[0], *rest))
-    return _written_out(less) if any(x.arg[1] is AxisRole.UPCAST for x in rest) else less
-
-
-def _with_inner_sums(total: UOp) -> UOp:
-    """sum[a](where(p, sum[b](x), 0)) as sum[a, b](where(p, x, 0)): zeros change no sum."""
-    masks: list[UOp] = []
-    loops, value = list(total.src[1:]), total.src[0]
-    while total.arg is Ops.ADD:
-        if value.op is Ops.REDUCE and value.arg is Ops.ADD:
-            loops += value.src[1:]
-            value = value.src[0]
-        elif _is_masked(value):
-            masks.append(value.src[0])
-            value = value.src[1]
-        else:
-            break
-    if masks:
-        value = all_of(masks).where(value, UOp.const(value.dtype, 0))
-    return total.replace(src=(value, *loops))
-
-
-def _is_nested(total: UOp) -> bool:
-    """Whether a reduction combines what another one by the same operation gives, over other loops."""
-    value = total.src[0]
-    is_inside = value.op is Ops.REDUCE and value.arg is total.arg
-    return is_inside and set(value.src[1:]).isdisjoint(total.src[1:])
-
-
-def _in_one(total: UOp) -> UOp:
-    """reduce[a](reduce[b](x)) as reduce[b, a](x): the order of a reduction is not specified."""
-    while _is_nested(total):
-        inner = total.src[0]
-        total = total.replace(src=(inner.src[0], *inner.src[1:], *total.src[1:]))
-    return total
 
 
 def _loads_below(node: UOp) -> list[UOp]:

@@ -1,0 +1,110 @@
+"""Forms in which one reduction may stand: written out, nested, under masks, as multiply-adds; each equal to the others.
+
+Owns: these forms, as far as the order of a reduction is not specified and zeros change no sum. Does not own: comparing what is
+combined (kernels/match.py), reductions over parts of the iterations (kernels/unions.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.verify.kernels.questions import all_of
+from proofgrad.verify.kernels.terms import loop_size
+
+
+def combined_by(op: Ops, node: UOp) -> list[UOp]:
+    """What is combined; a masked sum is a sum of masked terms, as far as zeros change no sum."""
+    if node.op is op:
+        return [t for s in node.src for t in combined_by(op, s)]
+    if op is Ops.ADD and is_masked(node):
+        mask, value, zero = node.src
+        return [mask.where(t, zero) for t in combined_by(op, value)]
+    if op is Ops.ADD and (taken := _taken_in(node)) is not None:
+        products, before = taken
+        return [*products, *combined_by(op, before)]
+    return [node]
+
+
+def _taken_in(node: UOp) -> tuple[list[UOp], UOp] | None:
+    """The products, under masks, that multiply-adds brought into a sum, and the sum before them."""
+    products: list[UOp] = []
+    if node.op is Ops.WHERE:
+        mask, after, before = node.src
+        while after is not before:
+            taken = _taken_in(after)
+            if taken is None:
+                return None
+            products += [mask.where(p, UOp.const(p.dtype, 0)) for p in taken[0]]
+            after = taken[1]
+        return products, before
+    if node.op is not Ops.MULACC:
+        return None
+    return [UOp(Ops.MUL, node.dtype, node.src[:2])], node.src[2]
+
+
+def choice_of(node: UOp) -> tuple[UOp, UOp, UOp] | None:
+    """(condition, value if it is true, if it is false) of what chooses: a bool as a number is 1 or 0."""
+    if node.op is Ops.WHERE:
+        return node.src[0], node.src[1], node.src[2]
+    if node.op is Ops.CAST and node.src[0].dtype.is_bool:
+        return node.src[0], UOp.const(node.dtype, 1), UOp.const(node.dtype, 0)
+    return None
+
+
+def is_masked(node: UOp) -> bool:
+    """Whether a value is 0 where a condition fails."""
+    return node.op is Ops.WHERE and node.src[2].op is Ops.CONST and node.src[2].arg == 0
+
+
+def is_written_out(before: UOp, after: UOp) -> bool:
+    """Whether a reduction has a loop to be written out that the term after no longer runs over."""
+    copied = [x for x in before.src[1:] if x.arg[1] is AxisRole.UPCAST]
+    return bool(copied) and not (after.op is Ops.REDUCE and set(copied) & set(after.src[1:]))
+
+
+def written_out(reduction: UOp) -> UOp:
+    """The same reduction with the values of its UPCAST loops combined pair by pair."""
+    loop = next(x for x in reduction.src[1:] if x.arg[1] is AxisRole.UPCAST)
+    values = [reduction.src[0].substitute({loop: UOp.index(k)}) for k in range(loop_size(loop))]
+    while len(values) > 1:
+        couples = [values[k : k + 2] for k in range(0, len(values), 2)]
+        values = [c[0] if len(c) == 1 else c[0].alu(reduction.arg, c[1]) for c in couples]
+    rest = tuple([x for x in reduction.src[1:] if x is not loop])
+    if not rest:
+        is_float_sum = reduction.arg is Ops.ADD and reduction.dtype.is_float
+        return values[0] + 0.0 if is_float_sum else values[0]
+    less = reduction.replace(src=(values[0], *rest))
+    return written_out(less) if any(x.arg[1] is AxisRole.UPCAST for x in rest) else less
+
+
+def with_inner_sums(total: UOp) -> UOp:
+    """sum[a](where(p, sum[b](x), 0)) as sum[a, b](where(p, x, 0)): zeros change no sum."""
+    masks: list[UOp] = []
+    loops, value = list(total.src[1:]), total.src[0]
+    while total.arg is Ops.ADD:
+        if value.op is Ops.REDUCE and value.arg is Ops.ADD:
+            loops += value.src[1:]
+            value = value.src[0]
+        elif is_masked(value):
+            masks.append(value.src[0])
+            value = value.src[1]
+        else:
+            break
+    if masks:
+        value = all_of(masks).where(value, UOp.const(value.dtype, 0))
+    return total.replace(src=(value, *loops))
+
+
+def is_nested(total: UOp) -> bool:
+    """Whether a reduction combines what another one by the same operation gives, over other loops."""
+    value = total.src[0]
+    is_inside = value.op is Ops.REDUCE and value.arg is total.arg
+    return is_inside and set(value.src[1:]).isdisjoint(total.src[1:])
+
+
+def in_one(total: UOp) -> UOp:
+    """reduce[a](reduce[b](x)) as reduce[b, a](x): the order of a reduction is not specified."""
+    while is_nested(total):
+        inner = total.src[0]
+        total = total.replace(src=(inner.src[0], *inner.src[1:], *total.src[1:]))
+    return total
