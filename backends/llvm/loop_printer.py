@@ -297,7 +297,7 @@ class LoopPrinter(PrinterState):
 
     def update(self, node: UOp) -> None:
         """What an accumulator holds from here on."""
-        accumulator, value = node.src
+        accumulator, value, *_ = node.src  # and what reads it before
         self.current[accumulator] = self.registers[node] = self._register(value)
 
     def result(self, node: UOp) -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from random import Random
 from typing import Any, Protocol
 
 import z3
 
-from proofgrad.verify.steps.terms import Formula, Known, Term, Truth, applied
+from proofgrad.verify.steps.terms import Formula, Known, Term, Truth, applied, power
 
 PROVED, REFUTED, UNKNOWN = "proved", "refuted", "unknown"
 SMALL_NUMBERS, RUN = "small numbers", "run"
@@ -40,6 +41,12 @@ class World(Protocol):
 
     def function(self, name: str) -> Callable[..., Any]:
         """Any function of whole numbers."""
+
+    def real(self, name: str) -> Any:
+        """Any real number."""
+
+    def power(self, exponent: Any) -> Any:
+        """e(exponent), where e is any function of reals with e(a) * e(b) = e(a + b)."""
 
     def one_if(self, truth: Any) -> Any:
         """1 where it is so, else 0."""
@@ -124,6 +131,40 @@ for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "mod", "n
     setattr(Whole, f"__{_name}__", _closed(f"__{_name}__"))
 
 
+class Ratio:
+    """A real number that is a ratio, with the operations of real terms."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = Fraction(value)
+
+    def __add__(self, other: Any) -> Ratio:
+        return Ratio(self.value + _ratio(other))
+
+    def __sub__(self, other: Any) -> Ratio:
+        return Ratio(self.value - _ratio(other))
+
+    def __mul__(self, other: Any) -> Ratio:
+        return Ratio(self.value * _ratio(other))
+
+    def __le__(self, other: Any) -> bool:
+        return self.value <= _ratio(other)
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == _ratio(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def maximum(self, other: Any) -> Ratio:
+        """The greater of both."""
+        return Ratio(max(self.value, _ratio(other)))
+
+
+def _ratio(number: Any) -> Fraction:
+    return number.value if isinstance(number, Ratio) else Fraction(number)
+
+
 class _Small:
     """Numbers from a few on."""
 
@@ -157,6 +198,12 @@ class _Small:
             return Whole(self.numbers[known])
 
         return value
+
+    def real(self, name: str) -> Any:
+        return Ratio(self.number(name))
+
+    def power(self, exponent: Any) -> Any:
+        return Ratio(Fraction(2) ** exponent.value)
 
     def one_if(self, truth: Any) -> Any:
         return Whole(bool(truth))
@@ -231,6 +278,12 @@ class _Terms:
 
     def function(self, name: str) -> Callable[..., Any]:
         return lambda *arguments: applied(self.known, name, arguments)
+
+    def real(self, name: str) -> Any:
+        return self.known.real(name)
+
+    def power(self, exponent: Any) -> Any:
+        return power(self.known, exponent)
 
     def one_if(self, truth: Any) -> Any:
         return Term(self.known, z3.If(_formula_of(truth), z3.IntVal(1), z3.IntVal(0)))

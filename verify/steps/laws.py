@@ -18,7 +18,7 @@ from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
 from proofgrad.core.compile.steps.turn_rows import turn_law
 from proofgrad.core.compile.steps.window import window_law
-from proofgrad.verify.steps import ahead, folds, fragments, graphs, programs
+from proofgrad.verify.steps import ahead, folds, fragments, graphs, powers, programs
 from proofgrad.verify.steps import bijections as iterations
 from proofgrad.verify.steps.claims import Claim
 
@@ -128,6 +128,29 @@ LAWS: dict[str, Law] = {
     "reverse": Law(
         iterations.claims_of("from the last to the first", BACKWARDS) | _ONCE | _ORDER,
         "the loop's size is known; no loop that runs in order",
+    ),
+    "rescale_blocks": Law(
+        {
+            "a weight is that in its block times its block's": powers.weight_by_blocks,
+            "where all is -inf all weights are 0": powers.weight_of_nothing,
+            "a factor of all terms is one of the sum": powers.factor_of_sum,
+        }
+        | _ONCE
+        | _ORDER,
+        "FASTMATH names `real`; that the sum's weights are powers of the distance from the maximum of what they are powers of, divided by"
+        " their own sum, which nothing else reads; all over as many blocks and elements",
+    ),
+    "carry_maximum": Law(
+        {
+            "what was added is scaled to the next maximum": powers.carried_sum,
+            "the first block": powers.carried_from_start,
+            "where all is -inf all weights are 0": powers.weight_of_nothing,
+            "a factor of all terms is one of the sum": powers.factor_of_sum,
+        }
+        | _ONCE
+        | _ORDER,
+        "FASTMATH names `real`; that what is summed is a power of the distance of what the maximum is of, times what does not read the"
+        " maximum, which nothing else reads",
     ),
     "carry": Law(
         {

@@ -32,12 +32,17 @@ class Known:
     decide: Callable[[Formula], bool]
     is_exact: bool = False  # products are those that the solver knows
     facts: list[Formula] = field(default_factory=list)  # of the quotients and products so far
+    exponents: list[Formula] = field(default_factory=list)  # of powers so far
     _products: dict[Formula, list[Product]] = field(default_factory=dict)
     _quotients: dict[tuple[Formula, Formula], tuple[Term, Term]] = field(default_factory=dict)
 
     def number(self, name: str) -> Term:
         """A whole number of which nothing is known yet."""
         return Term(self, z3.Int(name))
+
+    def real(self, name: str) -> Real:
+        """A real number of which nothing is known yet."""
+        return Real(self, z3.Real(name))
 
     def product(self, left: Formula, right: Formula) -> Formula:
         """left * right of two unknowns, with what the lemmas say of it beside others by the same factor."""
@@ -162,6 +167,57 @@ class Term:
         """The greater of both."""
         value = _value(other)
         return Term(self.known, z3.If(self.value < value, value, self.value))
+
+
+class Real:
+    """A real number, whose products the solver knows."""
+
+    __slots__ = ("known", "value")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, known: Known, value: Formula) -> None:
+        self.known, self.value = known, value
+
+    def __add__(self, other: Any) -> Real:
+        return Real(self.known, self.value + _real(other))
+
+    def __sub__(self, other: Any) -> Real:
+        return Real(self.known, self.value - _real(other))
+
+    def __mul__(self, other: Any) -> Real:
+        return Real(self.known, self.value * _real(other))
+
+    def __le__(self, other: Any) -> Truth:
+        return Truth(self.known, self.value <= _real(other))
+
+    def __eq__(self, other: Any) -> Truth:  # type: ignore[override]
+        return Truth(self.known, self.value == _real(other))
+
+    def maximum(self, other: Any) -> Real:
+        """The greater of both."""
+        value = _real(other)
+        return Real(self.known, z3.If(self.value < value, value, self.value))
+
+
+def _real(number: Any) -> Formula:
+    """Raises: Refused for what is no real number."""
+    if type(number) is int:
+        return z3.RealVal(number)
+    if type(number) is not Real:
+        raise Refused(f"a real number of a law beside {type(number).__name__} {number!r}")
+    return number.value
+
+
+_POWER = z3.Function("power", z3.RealSort(), z3.RealSort())
+
+
+def power(known: Known, exponent: Real) -> Real:
+    """e(exponent) of a function of which this is known: e(a) * e(b) = e(a + b)."""
+    value = _POWER(exponent.value)
+    for other in known.exponents:
+        known.facts.append(value * _POWER(other) == _POWER(exponent.value + other))
+    known.exponents.append(exponent.value)
+    return Real(known, value)
 
 
 def _value(number: Any) -> Formula:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.compile.schedule.row_products import Sizes, pays
+from proofgrad.core.compile.schedule.row_products import Sizes, pays, pays_in_blocks
 from proofgrad.core.compile.schedule.warp_rows import pays_in_warps
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
@@ -48,6 +48,7 @@ def products_by_row(
             sizes = _sizes(total, weights, scores, stored)
             if sizes is not None and (
                 pays(sizes, total.dtype, target)
+                or (_are_of_softmax(weights, stored) and pays_in_blocks(sizes, total.dtype, target))
                 or _by_units(sizes, total, weights, scores, stored, target)
             ):
                 found |= {weights, scores}
@@ -57,6 +58,13 @@ def products_by_row(
 def leave_the_cache(scores: UOp, target: Target) -> bool:
     """Whether the matrix is longer than what a kernel may count on of the second cache."""
     return elements(scores.shape) * scores.dtype.itemsize > target.room_bytes
+
+
+def _are_of_softmax(weights: UOp, stored: set[UOp]) -> bool:
+    """Whether the rows of weights are powers that a maximum and a sum of the row decide."""
+    inside = _inside(weights, stored)
+    reductions = [n.arg[0] for n in inside if n.op is Ops.REDUCE_AXIS]
+    return sorted(reductions, key=lambda op: op.name) == [Ops.ADD, Ops.MAX]
 
 
 def _by_units(

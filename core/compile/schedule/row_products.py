@@ -19,14 +19,18 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, Tile
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.weighted_sums import beside_maximum, loops_of_blocks
 from proofgrad.core.compile.schedule.threads import shares_work
 from proofgrad.core.compile.schedule.tiles import SPARE_REGISTERS
+from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 # Rows that an item keeps for each of its own: scores, powers, weights.
 KEPT_ROWS = 3
+# And where it takes keys block by block: scores and powers of a block.
+KEPT_OF_BLOCK = 2
 # Vectors that the wide one of a tile is made of, at most: more leave the registers too few rows.
 WIDEST = 4
 # Rows of fewer elements, and fewer rows, are not worth it: each product alone is soon done.
@@ -49,7 +53,8 @@ class Sizes:
 class RowProducts:
     """Such a nest: its last sum, the part of it that is made of rows, the sum of a score, and output loops.
 
-    `inside` are those that only the last sum changes with, beside `columns`; `around` all others.
+    `inside` are those that only the last sum changes with, beside `columns`; `around` all others. `blocks`: the loop over blocks
+    of keys, each of which has its own last sum.
     """
 
     total: UOp
@@ -59,6 +64,7 @@ class RowProducts:
     columns: UOp
     inside: tuple[UOp, ...]
     around: tuple[UOp, ...]
+    blocks: UOp | None = None
 
     @property
     def keys(self) -> UOp:
@@ -69,7 +75,8 @@ class RowProducts:
     def sizes(self) -> Sizes:
         """The lengths of its loops."""
         depth = prod([size_of(loop) for loop in self.scores.src[1:]])
-        return Sizes(size_of(self.rows), size_of(self.keys), depth, size_of(self.columns))
+        keys = size_of(self.keys) * (1 if self.blocks is None else size_of(self.blocks))
+        return Sizes(size_of(self.rows), keys, depth, size_of(self.columns))
 
 
 def pays(sizes: Sizes, dtype: DType, target: Target) -> bool:
@@ -77,9 +84,51 @@ def pays(sizes: Sizes, dtype: DType, target: Target) -> bool:
     lanes = target.lanes(dtype)
     if target.work_items or lanes < 2 or min(sizes.keys, 2 * sizes.columns) < lanes:
         return False
-    near = sizes.keys * (sizes.depth + sizes.columns) * dtype.itemsize
-    is_near = near <= target.room_bytes and sizes.depth > 1
+    is_near = stay_near(sizes, dtype, target) and sizes.depth > 1
     return is_near and min(sizes.rows, tile_of(sizes, dtype, target).rows) >= LEAST_ROWS
+
+
+def stay_near(sizes: Sizes, dtype: DType, target: Target) -> bool:
+    """Whether c and v stay in what a kernel may count on of the second cache."""
+    return sizes.keys * (sizes.depth + sizes.columns) * dtype.itemsize <= target.room_bytes
+
+
+def pays_in_blocks(sizes: Sizes, dtype: DType, target: Target) -> bool:
+    """Whether such a kernel may take keys block by block, and pays where c and v do not stay in the cache."""
+    lanes = target.lanes(dtype)
+    if not is_asked_for() or target.work_items or lanes < 2 or sizes.depth < 2:
+        return False
+    is_long = min(sizes.keys, 2 * sizes.columns) >= lanes and sizes.rows >= LEAST_ROWS
+    return is_long and _keys_at_once(sizes, dtype, target) > 0
+
+
+def keys_of_block(found: RowProducts, target: Target) -> int:
+    """How many keys are taken at once, each block beside its own maximum; 0: all of them."""
+    sizes, dtype = found.sizes, found.total.dtype
+    is_near = stay_near(sizes, dtype, target)
+    if is_near or found.inside or not pays_in_blocks(sizes, dtype, target):
+        return 0
+    return _keys_at_once(sizes, dtype, target)
+
+
+def _keys_at_once(sizes: Sizes, dtype: DType, target: Target) -> int:
+    """As many keys as two rows of each of a tile's stay in the first cache for; 0: no tile has two rows, or it is one block."""
+    tile = tile_of_blocks(sizes, dtype, target)
+    most = target.near_bytes // (KEPT_OF_BLOCK * tile.rows * dtype.itemsize)
+    blocks = -(-sizes.keys // max(tile.lanes, most // tile.lanes * tile.lanes))
+    if tile.rows < 2 or blocks < 2:
+        return 0
+    return _whole(-(-sizes.keys // blocks), tile.lanes)
+
+
+def tile_of_blocks(sizes: Sizes, dtype: DType, target: Target) -> Tile:
+    """Rows and lanes that run at once where all columns of a row are added up side by side."""
+    lanes = target.lanes(dtype)
+    counts = [n for n in (1, 2, WIDEST) if n * lanes <= target.most_lanes]
+    count = next((n for n in counts if n * lanes >= sizes.columns), counts[-1])
+    vectors = -(-sizes.columns // (count * lanes))
+    rows = (target.vector_registers - count - SPARE_REGISTERS) // (count * vectors)
+    return Tile(max(1, min(rows, sizes.rows)), vectors, count * lanes)
 
 
 def tile_of(sizes: Sizes, dtype: DType, target: Target) -> Tile:
@@ -124,6 +173,8 @@ def row_products_of(kernel: UOp) -> RowProducts | None:
     """The same for any machine."""
     free, outputs = loops_below(kernel), output_loops(kernel)
     (store, *others), last = kernel.src, _outermost_reductions(kernel)
+    if blocks := [part for n in last if (part := _part_of_blocks(n)) is not None]:
+        last = [max(blocks, key=lambda part: len(free[part]))]
     is_one = not others and len(store.src) == 2 and len(last) == 1
     if not is_one or last[0].arg is not Ops.ADD or not _is_over_one_loop(last[0]):
         return None
@@ -151,7 +202,14 @@ def row_products_of(kernel: UOp) -> RowProducts | None:
     if weights is None or not moving or not rows:
         return None
     around = tuple([x for x in outputs if x not in moving and x is not rows[-1]])
-    return RowProducts(total, weights, scores, rows[-1], moving[-1], tuple(moving[:-1]), around)
+    inside, over_blocks = tuple(moving[:-1]), next(iter(loops_of_blocks(kernel)), None)
+    return RowProducts(total, weights, scores, rows[-1], moving[-1], inside, around, over_blocks)
+
+
+def _part_of_blocks(reduction: UOp) -> UOp | None:
+    """What a block adds to a sum beside the maximum of its own loop."""
+    found = beside_maximum(reduction)
+    return None if found is None else found[1]
 
 
 def _outermost_reductions(kernel: UOp) -> list[UOp]:
@@ -196,8 +254,11 @@ def find_kept_rows(kernel: UOp, target: Target, override: Schedule) -> RowProduc
 
 def schedule_rows(found: RowProducts, target: Target, override: Schedule) -> Schedule:
     """The whole schedule of such a nest."""
-    tile = override.tile or tile_of(found.sizes, found.total.dtype, target)
-    sizes = found.sizes
+    sizes, dtype = found.sizes, found.total.dtype
+    if found.blocks is not None:
+        tile = tile_of_blocks(sizes, dtype, target)
+    else:
+        tile = override.tile or tile_of(sizes, dtype, target)
     work = sizes.rows * sizes.keys * (sizes.depth + sizes.columns)
     work *= prod([size_of(loop) for loop in found.around])
     return Schedule(

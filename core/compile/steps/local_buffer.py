@@ -19,6 +19,7 @@ from typing import Any
 
 from proofgrad.core.compile.nests.loops import BINDERS, size_of
 from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.weighted_sums import own_maximum
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
@@ -90,9 +91,15 @@ def _check_outside(
     if not readers:
         return
     summed = outside.intersection(readers[0].src[1:])
-    is_one = len(readers) == 1 and summed.isdisjoint(results)
+    is_one = (len(readers) == 1 or _run_together(readers)) and summed.isdisjoint(results)
     what = "what is kept changes with a loop of a reduction, and of another or of the results"
     require(is_one, what, *outside)
+
+
+def _run_together(readers: Sequence[UOp]) -> bool:
+    """Whether these are sums beside one maximum of their own loop, and that maximum: one loop carries them all."""
+    maxima = {own_maximum(n) for n in readers if n.arg is not Ops.MAX}
+    return len(maxima) == 1 and maxima == {n for n in readers if n.arg is Ops.MAX}
 
 
 def same_function(one: tuple[UOp, UOp], other: tuple[UOp, UOp]) -> bool:

@@ -14,6 +14,7 @@ from math import prod
 
 from proofgrad.core.compile.nests.kernel_schedule import Schedule
 from proofgrad.core.compile.nests.loops import BINDERS, fresh_number, size_of
+from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks
 from proofgrad.core.compile.schedule.row_products import DEPTHS, RowProducts
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
@@ -35,7 +36,8 @@ def in_rows(nest: LoopNest, found: RowProducts, schedule: Schedule) -> LoopNest:
     made = (NewLoop(number + 3), NewLoop(number + 4, AxisRole.UPCAST))
     lanes = NewLoop(number + 5, AxisRole.VECTOR)
     nest = split_reading_inside(nest, found.columns, (tile.vectors, tile.lanes), (*made, lanes))
-    nest = _at_once(nest, _loops_over_keys(nest.graph, found))
+    apart = [*_loops_over_keys(nest.graph, found), *loops_of_blocks(nest.graph)]
+    nest = _at_once(nest, apart)
     for loop in _loops_over_keys(nest.graph, found):
         vector = NewLoop(fresh_number(nest.graph), AxisRole.VECTOR)
         nest = split(nest, loop, (tile.lanes,), (NewLoop(*loop.arg), vector))

@@ -24,9 +24,9 @@ def stage_keys(nest: LoopNest, found: RowProducts, tile: Tile) -> tuple[LoopNest
         while load.op is Ops.CAST:
             load = load.src[0]
         keys = free[load].difference(free[nest.graph], found.scores.src[1:])
-        if load.op is not Ops.LOAD or len(keys) != 1:
+        if load.op is not Ops.LOAD or len(keys) != (1 if found.blocks is None else 2):
             continue
-        (loop,) = keys
+        (loop,) = [x for x in keys if x is not found.blocks]
         if coefficient(load.src[0].src[1], loop) != 1:
             return stage(nest, load, _digits(load, loop, found, free[load], tile.lanes))
     return (nest,)

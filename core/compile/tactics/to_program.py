@@ -6,8 +6,10 @@ steps/accumulate.py, steps/lanes.py).
 
 from __future__ import annotations
 
+from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.steps.accumulate import accumulate
+from proofgrad.core.compile.steps.carry_maximum import carry_maximum
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.narrow import narrow, terms_beyond
@@ -37,6 +39,8 @@ def choose_index_width(nest: LoopNest, context: Context) -> LoopNest:
 
 def reductions_to_accumulators(nest: LoopNest, context: Context) -> LoopNest:
     """Each reduction becomes a register that its loops update, what is kept a store to scratch memory."""
+    if loops_of_blocks(nest.graph):
+        nest = carry_maximum(nest)
     return accumulate(carry_registers(nest))
 
 
