@@ -125,6 +125,10 @@ LAWS: dict[str, Law] = {
         iterations.claims_of("another number", RENUMBER) | _ORDER,
         "an output loop whose size is known; the number is free",
     ),
+    "own_loops": Law(
+        iterations.claims_of("another number", RENUMBER) | _ONCE,
+        "several stores; none of the loops is one of results, too",
+    ),
     "reverse": Law(
         iterations.claims_of("from the last to the first", BACKWARDS) | _ONCE | _ORDER,
         "the loop's size is known; no loop that runs in order",

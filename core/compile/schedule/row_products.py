@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import Schedule, Tile
+from proofgrad.core.compile.nests.kernel_schedule import Blocks, Schedule, Tile
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.nests.weighted_sums import beside_maximum, loops_of_blocks
@@ -129,6 +129,12 @@ def tile_of_blocks(sizes: Sizes, dtype: DType, target: Target) -> Tile:
     vectors = -(-sizes.columns // (count * lanes))
     rows = (target.vector_registers - count - SPARE_REGISTERS) // (count * vectors)
     return Tile(max(1, min(rows, sizes.rows)), vectors, count * lanes)
+
+
+def _tiles_of_rows(tile: Tile, sizes: Sizes, dtype: DType, target: Target) -> int:
+    """Tiles that take a block of keys after each other: as many as multiply while memory brings the next block."""
+    rows = dtype.itemsize * target.multiply_adds(dtype) / target.core.memory_bytes_a_cycle
+    return max(1, min(ceil(rows / tile.rows), sizes.rows // tile.rows))
 
 
 def tile_of(sizes: Sizes, dtype: DType, target: Target) -> Tile:
@@ -257,7 +263,9 @@ def schedule_rows(found: RowProducts, target: Target, override: Schedule) -> Sch
     sizes, dtype = found.sizes, found.total.dtype
     if found.blocks is not None:
         tile = tile_of_blocks(sizes, dtype, target)
+        blocks = Blocks(_tiles_of_rows(tile, sizes, dtype, target), 1)
     else:
+        blocks = None
         tile = override.tile or tile_of(sizes, dtype, target)
     work = sizes.rows * sizes.keys * (sizes.depth + sizes.columns)
     work *= prod([size_of(loop) for loop in found.around])
@@ -267,6 +275,7 @@ def schedule_rows(found: RowProducts, target: Target, override: Schedule) -> Sch
         rows=found.rows.arg[0],
         columns=found.columns.arg[0],
         tile=tile,
+        blocks=blocks,
         reduction_block=0,
         threads=shares_work(work, target, override),
     )

@@ -19,8 +19,10 @@ from proofgrad.core.compile.schedule.row_products import DEPTHS, RowProducts
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.own_loops import own_loops
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.steps.unroll import unroll
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -30,9 +32,12 @@ def in_rows(nest: LoopNest, found: RowProducts, schedule: Schedule) -> LoopNest:
     tile, number = schedule.tile, fresh_number(nest.graph)
     assert tile is not None  # a schedule that was decided
     block, copies = NewLoop(number + 1), NewLoop(number + 2, AxisRole.UPCAST)
-    nest = split_reading_inside(nest, found.rows, (tile.rows,), (block, copies))
+    tiles, high = NewLoop(number + 6, AxisRole.UPCAST), _tiles_of_item(schedule)
+    nest = split_reading_inside(
+        nest, found.rows, (*[high] * (high > 1), tile.rows), (block, *[tiles] * (high > 1), copies)
+    )
     for k, loop in enumerate(found.inside):
-        nest = reorder(nest, loop, number + 6 + k)
+        nest = reorder(nest, loop, number + 7 + k)
     made = (NewLoop(number + 3), NewLoop(number + 4, AxisRole.UPCAST))
     lanes = NewLoop(number + 5, AxisRole.VECTOR)
     nest = split_reading_inside(nest, found.columns, (tile.vectors, tile.lanes), (*made, lanes))
@@ -41,7 +46,7 @@ def in_rows(nest: LoopNest, found: RowProducts, schedule: Schedule) -> LoopNest:
     for loop in _loops_over_keys(nest.graph, found):
         vector = NewLoop(fresh_number(nest.graph), AxisRole.VECTOR)
         nest = split(nest, loop, (tile.lanes,), (NewLoop(*loop.arg), vector))
-    blocks = -(-size_of(found.rows) // tile.rows)
+    blocks = -(-size_of(found.rows) // (high * tile.rows))
     around = [*found.around, *([UOp.range(blocks, block.number)] if blocks > 1 else [])]
     while len(around) > MOST_LOOPS:
         outer, inner = around[:-MOST_LOOPS], around[-MOST_LOOPS:]
@@ -49,7 +54,15 @@ def in_rows(nest: LoopNest, found: RowProducts, schedule: Schedule) -> LoopNest:
         nest = collapse(nest, tuple(inner), together)
         around = [*outer, UOp.range(prod([size_of(x) for x in inner]), together.number)]
     role = AxisRole.THREAD if schedule.threads else AxisRole.LOOP
-    return collapse(nest, tuple(around), NewLoop(number, role)) if around else nest
+    nest = collapse(nest, tuple(around), NewLoop(number, role)) if around else nest
+    if high == 1:
+        return nest
+    nest = unroll(nest, frozenset((UOp.range(high, tiles.number, tiles.role),)))
+    return own_loops(nest, tuple(loops_of_blocks(nest.graph)))
+
+
+def _tiles_of_item(schedule: Schedule) -> int:
+    return 1 if schedule.blocks is None else schedule.blocks.row_tiles
 
 
 def _at_once(nest: LoopNest, apart: list[UOp]) -> LoopNest:
