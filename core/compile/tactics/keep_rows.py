@@ -44,9 +44,9 @@ def _in_blocks(nest: LoopNest, target: Target) -> LoopNest:
     """A row that does not stay near is taken in blocks of keys, each beside its own maximum, where that may be so."""
     found = find_row_products(nest.graph, target)
     keys = 0 if found is None else keys_of_block(found, target)
-    if found is None or not keys:
+    loops, start = () if found is None else loops_over_row(found.total), nest
+    if found is None or not keys or not loops:
         return nest
-    loops, start = loops_over_row(found.total), nest
     try:
         for loop in loops:
             inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
