@@ -15,17 +15,19 @@ the graph before, a command, and the graph after, or what is said where a step r
           ...
 
 A command is a step with its arguments (`_STEPS` below), or `pass NAME [on TARGET] [override CHOICES]` for a stage of the
-compiler. A term is named by the `let` of the graph before.
+compiler. A term is named by the `let` of the graph before. ` of reals` behind a step: where FASTMATH names `real`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target, TileUnit
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, read_schedule
@@ -105,7 +107,7 @@ class Case:
         found = re.match(r"pass (.+?)(?: on \w+)?(?: override .*)?$", self.command)
         if found is not None:
             return found[1]
-        return _step_of(self.command)[0]
+        return _step_of(self.command.removesuffix(" of reals"))[0]
 
 
 def read_cases(path: Path) -> list[Case]:
@@ -167,11 +169,13 @@ def _run(case: Case, graph: UOp, names: dict[str, UOp]) -> UOp | str:
                 graphs = [nest.graph for nest in nests]
                 return graphs[0] if len(graphs) == 1 else UOp.sink(*graphs)
             return stage.step(graph, context)
-        name, rest = _step_of(case.command)
+        name, rest = _step_of(command := case.command.removesuffix(" of reals"))
         nest = lowered(
             graph, facts, replace(TARGETS["AVX512"], local_bytes=4096, matrix_units=UNITS)
         )
-        made = STEPS[name](nest, *_STEPS[name](_Arguments(rest, names)))
+        classes = {} if command == case.command else {"FASTMATH": "real"}
+        with patch.dict(os.environ, classes):
+            made = STEPS[name](nest, *_STEPS[name](_Arguments(rest, names)))
     except StepRefused as refusal:
         return f"refused: {refusal}"
     return UOp.sink(*[n.graph for n in made]) if isinstance(made, tuple) else made.graph
@@ -255,6 +259,7 @@ class _Arguments:
 _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "accumulate": lambda a: (),
     "carry": lambda a: a.carried(),
+    "carry_maximum": lambda a: (),
     "collapse": lambda a: (a.nodes(a.first()), a.made()[0]),
     "deinterleave": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "pad_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
@@ -269,12 +274,14 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "mma": lambda a: (a.node(), a.nodes(a.after("along")), *a.items()),
     "mma_in_item": lambda a: (a.node(), *a.nodes(a.after("along")), *a.made()),
     "merge": lambda a: a.nodes(a.first()),
+    "own_loops": lambda a: (a.nodes(a.after("along")) if " along " in a.text else (),),
     "pair": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "prefix_in_blocks": lambda a: (a.node(), *a.numbers("by"), a.made()),
     "narrow": lambda a: (TYPES[a.after("to")],),
     "reduce_inside": lambda a: (a.node(), a.nodes(a.after("along"))),
     "read_inside": lambda a: (a.node(),),
     "reorder": lambda a: (a.node(), *a.numbers("to")),
+    "rescale_blocks": lambda a: (a.node(),),
     "reverse": lambda a: (a.node(),),
     "run_as": lambda a: (a.roles(),),
     "scatter": lambda a: (),

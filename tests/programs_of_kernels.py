@@ -22,6 +22,7 @@ from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.passes.forms import Form, FormError, check_form
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.carry import carry
+from proofgrad.core.compile.steps.carry_maximum import carry_maximum
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
 from proofgrad.core.compile.steps.narrow import narrow
@@ -39,7 +40,7 @@ WIDTHS = (
     dtypes.float32,
     dtypes.bool,
 )
-LAST = ("narrow", "accumulate", "carry", "lanes")  # the steps that are tried here
+LAST = ("narrow", "accumulate", "carry", "carry_maximum", "lanes")  # the steps that are tried here
 _CODES = {
     dtypes.int64: "q",
     dtypes.int32: "i",
@@ -101,6 +102,11 @@ def with_carried(nest: LoopNest, number: int, lanes_of: Sequence[UOp]) -> LoopNe
     return made
 
 
+def with_maximum(nest: LoopNest) -> LoopNest:
+    """The nest as a Program, sums beside the maximum of their own loop in one loop with it. Raises: StepRefused."""
+    return accumulate(carry_maximum(narrow(nest, dtypes.int64)))
+
+
 def in_a_wrong_order(nest: LoopNest, loop: UOp) -> list[tuple[str, Callable[[], LoopNest]]]:
     """The last steps on what they are not for."""
     vector = loop.replace(arg=(loop.arg[0], AxisRole.VECTOR))
@@ -133,6 +139,7 @@ def ways_to_programs(
     loops = [n for n in kernel.toposort() if n.op is Ops.RANGE]
     for chosen in ((), *[(x,) for x in loops], *combinations(loops, 2)):
         yield "lanes" if chosen else "accumulate", partial(with_lanes, nest, chosen), chosen
+    yield "carry_maximum", partial(with_maximum, nest), kernel
     sums = [n for n in kernel.toposort() if n.op is Ops.REDUCE]
     for k, total in enumerate(sums):
         yield "carry", partial(with_carried, nest, k, ()), total

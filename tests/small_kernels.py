@@ -764,6 +764,73 @@ def rows_kept() -> Iterator[tuple[str, UOp]]:
         yield "rows", UOp.sink(store(row_major(*some), kept(memory, row_major(*some))))
 
 
+def weighted_rows() -> Iterator[tuple[str, UOp]]:
+    """Rows weighted by powers of the distance from their maximum, divided by the sum of these, in blocks; masked, or of another sum."""
+    for blocks, elements, rest in ((2, 2, 0), (3, 1, 0), (2, 2, 1)):
+        (row,), own = loops(2), [inner_loops(blocks, elements, first=k) for k in (8, 12, 16)]
+        length = blocks * elements - rest
+
+        def score(o: UOp, t: UOp) -> UOp:
+            inside = o * elements + t < length
+            return load(X, row * length + o * elements + t, inside if rest else None, FLOAT)
+
+        def inside(o: UOp, t: UOp, value: UOp, op: Ops) -> UOp:
+            is_one = o * elements + t < length
+            return is_one.where(value, neutral(op, FLOAT)) if rest else value
+
+        first, second, third = own
+        most = reduce(Ops.MAX, inside(*first, score(*first), Ops.MAX), *first)
+        for factor, other in ((1.0, False), (2.0, False), (1.0, True)):
+
+            def power(o: UOp, t: UOp) -> UOp:
+                distance = (score(o, t) - most) * (factor if not other else 1.0)
+                return UOp(Ops.EXP2, FLOAT, (distance,))
+
+            weights = power(*second) * 2 if other else power(*second)
+            below = reduce(Ops.ADD, inside(*second, weights, Ops.ADD), *second)
+            value = load(
+                Y, third[0] * elements + third[1], third[0] * elements + third[1] < length, FLOAT
+            )
+            for weight in (power(*third) / below, power(*third) * (UOp.const(FLOAT, 1.0) / below)):
+                total = reduce(Ops.ADD, inside(*third, weight * value, Ops.ADD), *third)
+                yield "weighted rows", UOp.sink(store(row, total))
+
+
+def sums_beside_maxima() -> Iterator[tuple[str, UOp]]:
+    """Sums of powers of the distance from the maximum of their own loop, alone, together and of what is not the same."""
+    for count in (2, 4):
+        (row,), (own, beside) = loops(2), inner_loops(count, count, first=8)
+        least = UOp.const(FLOAT, -float.fromhex("0x1.fffffep127"))
+        here = load(X, row * count + own, dtype=FLOAT)
+        other = load(X, row * count + beside, dtype=FLOAT)
+
+        def power(value: UOp, most: UOp) -> UOp:
+            return UOp(Ops.EXP2, FLOAT, (value - most.maximum(least),))
+
+        most = reduce(Ops.MAX, here, own)
+        elsewhere = reduce(Ops.MAX, other, beside)
+        part = load(Y, own, dtype=FLOAT)
+        total = reduce(Ops.ADD, power(here, most) * part, own)
+        both = total + reduce(Ops.ADD, power(here, most) * (part + 1), own)
+        for value in (
+            total,
+            both,
+            total + most,
+            reduce(Ops.ADD, power(here, elsewhere) * part, own),
+        ):
+            yield "beside maxima", UOp.sink(store(row, value))
+
+
+def alike_stores() -> Iterator[tuple[str, UOp]]:
+    """Several stores whose sums have the same loops, one alone, and one whose loop is another's of results."""
+    (row,), (first, second) = loops(3), inner_loops(2, 2, first=8)
+    sums = [
+        reduce(Ops.ADD, load(X, row * 4 + first * 2 + second) + k, first, second) for k in range(3)
+    ]
+    yield "alike", UOp.sink(*[store(row * 3 + k, total) for k, total in enumerate(sums)])
+    yield "alike", UOp.sink(store(row, sums[0]))
+
+
 # Kernels beside the scope, too long for every step, by the step that they are for.
 BESIDE = {
     "mma": matrices,
@@ -771,6 +838,9 @@ BESIDE = {
     "fill_ahead": blocks,
     "turn_rows": rows_kept,
     "keep_in_item": shared_and_own,
+    "rescale_blocks": weighted_rows,
+    "carry_maximum": sums_beside_maxima,
+    "own_loops": alike_stores,
     "prefix_in_blocks": running_sums_of_blocks,
 }
 

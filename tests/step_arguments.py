@@ -298,6 +298,11 @@ def for_keep_in_item(graph: UOp) -> Iterator[Arguments]:
             yield _call(memory, loop)
 
 
+def for_own_loops(graph: UOp) -> Iterator[Arguments]:
+    for shared in ((), *[(loop,) for loop in loops_in(graph)]):
+        yield _call(shared)
+
+
 def for_mma_in_item(graph: UOp) -> Iterator[Arguments]:
     vectors = [NewLoop(k, AxisRole.VECTOR) for k in MORE]
     for node in (*graph.toposort(), FOREIGN_SUM):
@@ -347,6 +352,8 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "turn_rows": for_turn_rows,
     "fill_ahead": for_fill_ahead,
     "keep_in_item": for_keep_in_item,
+    "rescale_blocks": for_each_node,
+    "own_loops": for_own_loops,
     "mma": for_mma,
     "mma_in_item": for_mma_in_item,
     "read_inside": for_each_node,

@@ -52,7 +52,9 @@ def carry_maximum(nest: LoopNest) -> UOp:
     parts = toposort([part for _, part in found.values()])
     require(found.keys().isdisjoint(parts), "such a sum inside of another", *found)
     first = len([n for n in nodes if n.op in BINDERS])  # `accumulate` numbers the others
-    loop_number = fresh_number(kernel)  # inside of all output loops, each run of which sets the registers
+    loop_number = fresh_number(
+        kernel
+    )  # inside of all output loops, each run of which sets the registers
     loops = {
         loop: loop.replace(arg=(loop_number + k, loop.arg[1]))
         for k, loop in enumerate(dict.fromkeys([m.src[1] for m in maxima]))
@@ -63,7 +65,13 @@ def carry_maximum(nest: LoopNest) -> UOp:
     }
     return kernel.substitute(
         {
-            node: _carried(power, part.substitute(loops), registers[node], registers[power.reference.src[0]], loops)
+            node: _carried(
+                power,
+                part.substitute(loops),
+                registers[node],
+                registers[power.reference.src[0]],
+                loops,
+            )
             for node, (power, part) in found.items()
         }
     )
@@ -74,9 +82,7 @@ def _register(reduction: UOp, loop: UOp, number: int) -> UOp:
     return UOp(Ops.ACCUMULATOR, reduction.dtype, (start, loop), number)
 
 
-def _carried(
-    power: Power, part: UOp, register: UOp, maximum: UOp, loops: Mapping[UOp, UOp]
-) -> UOp:
+def _carried(power: Power, part: UOp, register: UOp, maximum: UOp, loops: Mapping[UOp, UOp]) -> UOp:
     """What the register of a sum holds in the end."""
     block, least = power.value.substitute(loops), power.reference.src[1]
     larger = maximum.maximum(block)

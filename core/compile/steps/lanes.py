@@ -165,8 +165,10 @@ def _update(node: UOp, src: tuple[UOp, ...], lanes: int) -> UOp:
     if register.dtype.lanes == 1:
         start = UOp(Ops.BROADCAST, register.dtype.vec(lanes), (register.src[0],))
         wide = UOp(Ops.ACCUMULATOR, start.dtype, (start, *register.src[1:]), register.arg)
-        return UOp(Ops.UPDATE, wide.dtype, (wide, _with_wide(src[1], register, wide)))
-    return UOp(Ops.UPDATE, register.dtype, (register, _spread(src[1], lanes)))
+        return UOp(
+            Ops.UPDATE, wide.dtype, (wide, *[_with_wide(s, register, wide) for s in src[1:]])
+        )
+    return UOp(Ops.UPDATE, register.dtype, (register, *[_spread(s, lanes) for s in src[1:]]))
 
 
 def _with_wide(value: UOp, register: UOp, wide: UOp) -> UOp:

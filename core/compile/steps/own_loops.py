@@ -2,6 +2,9 @@
 
     out[0] = sum[i](f(i)); out[1] = sum[i](g(i))   =   out[0] = sum[i](f(i)); out[1] = sum[j](g(j))
 
+    i: 0        1                                      i: 0 1    j: 0 1
+       f0 g0    f1 g1                                     f0 f1     g0 g1
+
 The number of a loop that something runs itself is a name alone. Reductions over one loop run in one loop of the program; of other
 names each has its own, and so its registers to itself.
 """
@@ -24,7 +27,9 @@ def own_loops(nest: LoopNest, shared: tuple[UOp, ...] = ()) -> UOp:
         own = {x: None for n in toposort((store,)) if n.op in BINDERS for x in n.src[1:]}
         require(own.keys().isdisjoint(loops_of(store)), "loops of results, too", *own)
         renamed = [loop for loop in own if loop not in shared]
-        names = {loop: loop.replace(arg=(number + k, loop.arg[1])) for k, loop in enumerate(renamed)}
+        names = {
+            loop: loop.replace(arg=(number + k, loop.arg[1])) for k, loop in enumerate(renamed)
+        }
         stores.append(store.substitute(names))
         number += len(renamed)
     return UOp.sink(*stores)

@@ -52,7 +52,9 @@ def _in_blocks(nest: LoopNest, target: Target) -> LoopNest:
             inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
             nest = split(nest, loop, (keys,), (NewLoop(*loop.arg), inner))
         blocks = UOp.range(-(-size_of(found.keys) // keys), *found.keys.arg)
-        (total,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE and blocks in n.src[1:]]
+        (total,) = [
+            n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE and blocks in n.src[1:]
+        ]
         return rescale_blocks(nest, total)
     except StepRefused:  # then all of a row is kept
         return start
