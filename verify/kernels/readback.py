@@ -241,7 +241,9 @@ class _Reader:
 
     def _carried(self, update: UOp) -> UOp:
         """What a register of an output loop is set to: a reduction over its iterations so far."""
-        register, combined = update.src
+        register, combined, *read_before = update.src
+        if read_before:
+            raise NotCovered("registers that are scaled as a maximum grows")
         if len(register.src) != 2:
             raise NotReadable("a register that several output loops carry")
         loop, dtype = register.src[1], register.dtype.scalar
