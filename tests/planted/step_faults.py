@@ -246,6 +246,8 @@ SAME = {
     "accumulate.accumulate 2": "numbers of registers, which are told apart as before",
     "accumulate.accumulate number -= 1": "numbers of registers, which are told apart as before",
     "split.split_reading_inside sizes[-1] if not made[-1].role is AxisRole.VECTOR else 1": "any iteration that is inside may be read beyond the end",
+    "rescale_blocks.of_block finite(least, block)": "the larger of two numbers, either way",
+    "rescale_blocks.of_row finite(least, row)": "the larger of two numbers, either way",
     "carry.takes_in 0 < count - 1 + offset": "the step is taken less often",
     "carry.takes_in 1": "the step is taken less often",
     "carry.takes_in 2": "the step is taken less often",

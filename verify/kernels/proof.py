@@ -242,7 +242,9 @@ class _KernelProof:
 
     def _compare(self, stage: Stage, before: list[Written], after: list[Written]) -> None:
         if any([loops_of_blocks(UOp.sink(*[w.store for w in s])) for s in (before, after)]):
-            self.not_covered.append("values beside a running maximum, which are so by a law of the reals")
+            self.not_covered.append(
+                "values beside a running maximum, which are so by a law of the reals"
+            )
             return
         matcher = Matcher(self.questions)
         try:
