@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_row_products import LAYOUTS, MASKS, SERVER, attention, drawn, given, kernels_of
 
-from proofgrad import Tensor
+from proofgrad import ScheduleError, Tensor, schedule
 from proofgrad.core.compile.fusion import row_products as fusion
 from proofgrad.core.compile.schedule import row_products
 from proofgrad.core.compile.schedule.row_products import Sizes, pays_in_blocks, tile_of_blocks
@@ -59,7 +59,7 @@ def test_attention_of_any_size_carries_a_maximum(
 @pytest.mark.parametrize("case", MASKS)
 def test_masked_attention_is_that_of_the_whole_matrix(carried: list[LoopNest], case: str) -> None:
     """Blocks that nothing is seen of add 0, rows that see nothing are NaN."""
-    arrays, mask = given(2, 67, 133, 24), MASKS[case](67, 133)
+    arrays, mask = given(2, 13, 70, 24), MASKS[case](13, 70)
     q, k, v = map(Tensor, arrays)
     found = q.scaled_dot_product_attention(k, v, Tensor(mask.astype(np.float32)))
     assert np.allclose(found.numpy(), attention(*arrays, mask), atol=1e-5, equal_nan=True)
@@ -111,6 +111,17 @@ def test_powers_of_two_are_taken_so_too(carried: list[LoopNest]) -> None:
     exact = np.exp2((s := q.astype(np.float64) @ k.swapaxes(-1, -2)) - s.max(-1, keepdims=True))
     assert np.allclose(found.numpy(), exact / exact.sum(-1, keepdims=True) @ v, atol=1e-5)
     assert len(carried) == 1
+
+
+@pytest.mark.usefixtures("carried")
+def test_a_schedule_by_hand_says_which_tiles_take_a_block_of_keys() -> None:
+    arrays = given(1, 13, 131, 16)
+    q, k, v = map(Tensor, arrays)
+    with schedule("tile=3x1x16 blocks=2x1"):
+        found = q.scaled_dot_product_attention(k, v).numpy()
+    assert np.allclose(found, attention(*arrays), atol=1e-5)
+    with schedule("tile=3x1x8 blocks=2x1"), pytest.raises(ScheduleError, match="tile=3x1x8"):
+        q.scaled_dot_product_attention(k, v).realize()  # half of the columns
 
 
 def test_no_maximum_is_carried_unless_that_is_asked_for(

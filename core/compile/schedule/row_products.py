@@ -258,14 +258,24 @@ def find_kept_rows(kernel: UOp, target: Target, override: Schedule) -> RowProduc
     return found if found is not None and found.scores in toposort(kept) else None
 
 
+def _asked_in_blocks(found: RowProducts, override: Schedule) -> Tile | None:
+    """The tile that is asked for, if it has all columns of the result at once, and whole vectors of the keys of a block."""
+    tile = override.tile
+    if tile is None or tile.vectors * tile.lanes < size_of(found.columns):
+        return None
+    return tile if size_of(found.keys) % tile.lanes == 0 else None
+
+
 def schedule_rows(found: RowProducts, target: Target, override: Schedule) -> Schedule:
     """The whole schedule of such a nest."""
     sizes, dtype = found.sizes, found.total.dtype
+    blocks = None
     if found.blocks is not None:
-        tile = tile_of_blocks(sizes, dtype, target)
-        blocks = Blocks(_tiles_of_rows(tile, sizes, dtype, target), 1)
+        tile = _asked_in_blocks(found, override) or tile_of_blocks(sizes, dtype, target)
+        asked = override.blocks
+        high = _tiles_of_rows(tile, sizes, dtype, target)
+        blocks = asked if asked is not None and asked.column_tiles == 1 else Blocks(high, 1)
     else:
-        blocks = None
         tile = override.tile or tile_of(sizes, dtype, target)
     work = sizes.rows * sizes.keys * (sizes.depth + sizes.columns)
     work *= prod([size_of(loop) for loop in found.around])
