@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def carried(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LoopNest]]:
-    """Short rows count as long ones, and a block has two vectors of keys; the kernels that carry a maximum."""
+    """Matrices of scores count as long ones, and a block has two vectors of keys; the kernels that carry a maximum."""
     found: list[LoopNest] = []
 
     def carrying(nest: LoopNest) -> LoopNest:
@@ -36,7 +36,6 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LoopNest]]:
     monkeypatch.setenv("PLANS", "0")
     monkeypatch.setenv("FASTMATH", "real")
     monkeypatch.setattr(fusion, "leave_the_cache", lambda scores, target: True)
-    monkeypatch.setattr(row_products, "stay_near", lambda sizes, dtype, target: False)
     monkeypatch.setattr(row_products, "_keys_at_once", lambda sizes, dtype, target: 2 * tile_of_blocks(sizes, dtype, target).lanes)  # fmt: skip
     monkeypatch.setattr(to_program, "carry_maximum", carrying)
     compiler().forget()

@@ -84,17 +84,13 @@ def pays(sizes: Sizes, dtype: DType, target: Target) -> bool:
     lanes = target.lanes(dtype)
     if target.work_items or lanes < 2 or min(sizes.keys, 2 * sizes.columns) < lanes:
         return False
-    is_near = stay_near(sizes, dtype, target) and sizes.depth > 1
+    near = sizes.keys * (sizes.depth + sizes.columns) * dtype.itemsize
+    is_near = near <= target.room_bytes and sizes.depth > 1
     return is_near and min(sizes.rows, tile_of(sizes, dtype, target).rows) >= LEAST_ROWS
 
 
-def stay_near(sizes: Sizes, dtype: DType, target: Target) -> bool:
-    """Whether c and v stay in what a kernel may count on of the second cache."""
-    return sizes.keys * (sizes.depth + sizes.columns) * dtype.itemsize <= target.room_bytes
-
-
 def pays_in_blocks(sizes: Sizes, dtype: DType, target: Target) -> bool:
-    """Whether such a kernel may take keys block by block, and pays where c and v do not stay in the cache."""
+    """Whether such a kernel may take keys block by block, which pays wherever c and v stay."""
     lanes = target.lanes(dtype)
     if not is_asked_for() or target.work_items or lanes < 2 or sizes.depth < 2:
         return False
@@ -105,8 +101,7 @@ def pays_in_blocks(sizes: Sizes, dtype: DType, target: Target) -> bool:
 def keys_of_block(found: RowProducts, target: Target) -> int:
     """How many keys are taken at once, each block beside its own maximum; 0: all of them."""
     sizes, dtype = found.sizes, found.total.dtype
-    is_near = stay_near(sizes, dtype, target)
-    if is_near or found.inside or not pays_in_blocks(sizes, dtype, target):
+    if found.inside or not pays_in_blocks(sizes, dtype, target):
         return 0
     return _keys_at_once(sizes, dtype, target)
 

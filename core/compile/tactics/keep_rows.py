@@ -41,7 +41,7 @@ def keep_rows(nest: LoopNest, target: Target) -> LoopNest:
 
 
 def _in_blocks(nest: LoopNest, target: Target) -> LoopNest:
-    """A row that does not stay near is taken in blocks of keys, each beside its own maximum, where that may be so."""
+    """A row is taken in blocks of keys, each beside its own maximum, where that may be so."""
     found = find_row_products(nest.graph, target)
     keys = 0 if found is None else keys_of_block(found, target)
     loops, start = () if found is None else loops_over_row(found.total), nest
