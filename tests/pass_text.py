@@ -282,6 +282,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "read_inside": lambda a: (a.node(),),
     "reorder": lambda a: (a.node(), *a.numbers("to")),
     "rescale_blocks": lambda a: (a.node(),),
+    "divide_once": lambda a: (a.node(),),
     "reverse": lambda a: (a.node(),),
     "run_as": lambda a: (a.roles(),),
     "scatter": lambda a: (),

@@ -839,6 +839,7 @@ BESIDE = {
     "turn_rows": rows_kept,
     "keep_in_item": shared_and_own,
     "rescale_blocks": weighted_rows,
+    "divide_once": weighted_rows,
     "carry_maximum": sums_beside_maxima,
     "own_loops": alike_stores,
     "prefix_in_blocks": running_sums_of_blocks,

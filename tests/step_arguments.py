@@ -353,6 +353,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "fill_ahead": for_fill_ahead,
     "keep_in_item": for_keep_in_item,
     "rescale_blocks": for_each_node,
+    "divide_once": for_each_node,
     "own_loops": for_own_loops,
     "mma": for_mma,
     "mma_in_item": for_mma_in_item,

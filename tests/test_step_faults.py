@@ -102,6 +102,7 @@ BODIES = (
     _fault("mma", "(item, nothing, *factors, register, held)", "(item, nothing, *factors[:1], *factors[:0:-1], register, held)"),
     _fault("rescale_blocks", "(mine, own[1]), Ops.MAX)", "(mine, own[1]), Ops.MIN)"),
     _fault("rescale_blocks", "(scale * part, blocks)", "(part, blocks)"),
+    _fault("divide_once", "above.whole(_plain(above))", "_plain(above)"),
     _fault("own_loops", "arg=(number + k, loop.arg[1])", "arg=(number, loop.arg[1])"),
     _fault("carry_maximum", "(maximum, larger, before.src[1])", "(maximum, larger)"),
     _fault("prefix_blocks", "n not in before]", "n in before]"),
@@ -167,6 +168,7 @@ def test_each_law_has_functions_that_are_planted_in() -> None:
     # the laws of these are those of split and collapse, or no function at all: folds.py
     others = {
         "leave",
+        "divide_once",
         "local_buffer",
         "own_loops",
         "reorder",

@@ -98,6 +98,27 @@ def test_attention_of_any_size(dtype: DType, sizes: tuple[int, int, int, int, in
 
 
 @pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("sizes", [(1, 40, 70, 64, 64), (1, 33, 65, 20, 24)])
+def test_weights_are_divided_once_where_laws_of_the_reals_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int, int, int]
+) -> None:
+    """One row sees nothing: it is NaN, as without."""
+    monkeypatch.setenv("FASTMATH", "real")
+    heads, rows, keys, depth, columns = sizes
+    q, k, v = given(
+        DEVICE, HALF, (heads, rows, depth), (heads, keys, depth), (heads, keys, columns)
+    )
+    seen = np.arange(rows)[:, None] * 3 % 7 + np.arange(keys) % 5 > 2
+    mask = np.where(seen & (np.arange(rows) != 5)[:, None], 0, -np.inf)
+    result = q.scaled_dot_product_attention(k, v, on(DEVICE, mask.astype(np.float32), HALF))
+    assert len(result.schedule()) == 1
+    result.realize()
+    wanted = attention(values(q), values(k), values(v), mask)
+    np.testing.assert_allclose(values(result), wanted, atol=CLOSE[HALF], equal_nan=True)
+    assert np.isnan(wanted[0, 5]).all()
+
+
+@pytest.mark.usefixtures("far")
 @pytest.mark.parametrize(
     ("sizes", "is_turned", "lies"),
     [

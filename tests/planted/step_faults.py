@@ -93,6 +93,7 @@ BODIES = (
         "prefix_blocks",
         "rescale_blocks",
         "carry_maximum",
+        "divide_once",
         "own_loops",
         "mma",
         "mma_in_item",

@@ -144,6 +144,11 @@ LAWS: dict[str, Law] = {
         "FASTMATH names `real`; that the sum's weights are powers of the distance from the maximum of what they are powers of, divided by"
         " their own sum, which nothing else reads; all over as many blocks and elements",
     ),
+    "divide_once": Law(
+        {"a factor of all terms is one of the sum": powers.factor_of_sum} | _ONCE,
+        "FASTMATH names `real`; that the sum's weights are powers of the distance from a maximum, times and divided by what does not"
+        " change with its loops",
+    ),
     "carry_maximum": Law(
         {
             "what was added is scaled to the next maximum": powers.carried_sum,

@@ -186,6 +186,12 @@ def _has_power(node: UOp, power: UOp) -> bool:
     return power in toposort((node,), lambda n: n.op not in BINDERS)
 
 
+def is_divided_inside(total: UOp) -> bool:
+    """Whether the weights of a sum are each divided by what is the same for all of it."""
+    found = weighted_sum(total)
+    return found is not None and bool(found.around)
+
+
 def loops_over_row(total: UOp) -> tuple[UOp, ...]:
     """The loops over one row of a sum, of the sum that its weights are divided by, and of the maximum; none if it has none."""
     above = weighted_sum(total)

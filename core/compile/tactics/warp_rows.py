@@ -24,16 +24,19 @@ from proofgrad.core.compile.nests.kernel_schedule import Schedule, WarpTile
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.nests.weighted_sums import is_divided_inside
 from proofgrad.core.compile.schedule.shared_tiles import lies_in_vectors, runs_along
 from proofgrad.core.compile.schedule.warp_rows import WarpRows, steps_at_once, sums_of_scores
 from proofgrad.core.compile.schedule.warp_tiles import held_steps
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
+from proofgrad.core.compile.steps.divide_once import divide_once
 from proofgrad.core.compile.steps.keep_in_item import keep_in_item
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.mma import mma, taken_by_unit
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
+from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
@@ -49,6 +52,8 @@ def in_warp_rows(nest: LoopNest, rows: WarpRows, schedule: Schedule, target: Tar
     """The kernel as warps of groups, as its schedule says."""
     assert schedule.warps is not None
     found, part = rows.found, _Parts(fresh_number(nest.graph), rows, schedule.warps, target)
+    if is_asked_for() and is_divided_inside(found.total):
+        nest = divide_once(nest, found.total)
     nest = split_reading_inside(nest, found.rows, part.high, (part.block, part.warp, part.row))
     nest = _in_columns(nest, found.columns, part)
     nest = _in_steps(nest, part)
