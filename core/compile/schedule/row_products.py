@@ -127,8 +127,8 @@ def tile_of_blocks(sizes: Sizes, dtype: DType, target: Target) -> Tile:
 
 
 def _tiles_of_rows(tile: Tile, sizes: Sizes, dtype: DType, target: Target) -> int:
-    """Tiles that take a block of keys after each other: as many as multiply while memory brings the next block."""
-    rows = dtype.itemsize * target.multiply_adds(dtype) / target.core.memory_bytes_a_cycle
+    """Tiles that take a block of keys after each other: twice as many as multiply while memory brings one, for the first waits."""
+    rows = 2 * dtype.itemsize * target.multiply_adds(dtype) / target.core.memory_bytes_a_cycle
     return max(1, min(ceil(rows / tile.rows), sizes.rows // tile.rows))
 
 
