@@ -258,6 +258,7 @@ class _Arguments:
 
 _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "accumulate": lambda a: (),
+    "all_reduce": lambda a: (a.node(), *a.numbers("from")),
     "carry": lambda a: a.carried(),
     "carry_maximum": lambda a: (),
     "collapse": lambda a: (a.nodes(a.first()), a.made()[0]),

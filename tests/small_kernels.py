@@ -732,6 +732,23 @@ def shared_and_own() -> Iterator[tuple[str, UOp]]:
             yield "own", UOp.sink(store(row_major(row, item), total))
 
 
+def exchanged() -> Iterator[tuple[str, UOp]]:
+    """Sums and extremes of what items keep: side by side from a multiple of their number on, from elsewhere on, apart, under a mask."""
+    for rows, count in ((1, 2), (3, 2), (2, 4), (1, 8), (2, 3)):
+        row = UOp.range(rows, 2) if rows > 1 else UOp.index(0)
+        (t,), own = inner_loops(count), UOp.range(rows * count, 10, AxisRole.LANE)
+        memory = keep(load(X, own), own)
+        here = row * count + t if rows > 1 else t
+        for op, value in (
+            (Ops.ADD, kept(memory, here)),
+            (Ops.MAX, kept(memory, here)),
+            (Ops.ADD, kept(memory, here, t < count - 1)),
+            (Ops.ADD, kept(memory, t * rows + row)),
+            (Ops.ADD, kept(memory, (row * count + t).minimum(rows * count - 2) + 1)),
+        ):
+            yield "exchanged", UOp.sink(store(row, reduce(op, value, t)))
+
+
 def matrices_in_item() -> Iterator[tuple[str, UOp]]:
     """The same of a unit of one item: results, what is kept of them, sums of a part, and factors the other way round."""
     for both, other in ((False, False), (True, False), (False, True)):
@@ -842,6 +859,7 @@ BESIDE = {
     "divide_once": weighted_rows,
     "carry_maximum": sums_beside_maxima,
     "own_loops": alike_stores,
+    "all_reduce": exchanged,
     "prefix_in_blocks": running_sums_of_blocks,
 }
 

@@ -291,6 +291,13 @@ def for_fill_ahead(graph: UOp) -> Iterator[Arguments]:
             yield _call(loop, NewLoop(FREE, role))
 
 
+def for_all_reduce(graph: UOp) -> Iterator[Arguments]:
+    for node in (*graph.toposort(), FOREIGN_SUM):
+        taken = {x.arg[0] for x in loops_in(graph)} if node.op is Ops.REDUCE else set()
+        for number in {FREE, *taken}:
+            yield _call(node, number)
+
+
 def for_keep_in_item(graph: UOp) -> Iterator[Arguments]:
     memories = [n for n in graph.toposort() if n.op is Ops.LOCAL_BUFFER]
     for memory in (*memories, FOREIGN_SUM, graph):
@@ -355,6 +362,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "rescale_blocks": for_each_node,
     "divide_once": for_each_node,
     "own_loops": for_own_loops,
+    "all_reduce": for_all_reduce,
     "mma": for_mma,
     "mma_in_item": for_mma_in_item,
     "read_inside": for_each_node,

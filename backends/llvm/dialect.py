@@ -77,6 +77,7 @@ class Dialect:
     byte_dots: Mapping[tuple[DType, DType], ByteDot] = {}  # x86's, of factors of rows and columns
     has_tiles = False  # registers that hold matrices (AMX)
     functions: Mapping[Ops, str] = {}  # of one float32, that the machine has as instructions
+    exchanges = False  # items of a warp read what others of it hold
     loads_matrices = False  # items of a warp read fragments of matrices together, turned around
     has_extremes = False  # the larger and the smaller of two float32, or NaN, are one instruction
     narrows_to_bfloat16 = False  # float32 -> bfloat16 is an instruction
@@ -153,6 +154,14 @@ class Dialect:
     ) -> str:
         """A sum and the product of matrices whose elements the items of a warp hold, of `types`: of factors, of the sum."""
         raise CompileError(f"{self.language} has no matrix units; its Linear has no MMA")
+
+    def word_of_item(self, let: Callable[[str], str], word: str, item: str) -> str:
+        """The i32 `word` of another item of the warp, of this number, of which the lowest 5 bits count."""
+        raise CompileError(f"{self.language} has no warps; its items read by themselves")
+
+    def word_across(self, let: Callable[[str], str], word: str, bits: int) -> str:
+        """The same of the item whose number differs in these bits."""
+        raise CompileError(f"{self.language} has no warps; its items read by themselves")
 
     def load_matrices(self, let: Callable[[str], str], address: str, vector: str) -> str:
         """The `vector` that this item gets of four matrices, turned around, of which it gives a row's address (matrix_loads.py)."""

@@ -29,11 +29,6 @@ def held_in_registers(linear: UOp, most_bytes: int) -> dict[UOp, Held]:
     return found
 
 
-def memory_of(filled: UOp) -> UOp:
-    """The SCRATCH that a FILLED is of."""
-    return filled.src[0].src[0].src[0]
-
-
 def room_in_item(memory: UOp, held: Held) -> tuple[str, str]:
     """The name of an item's part of a memory, and the line that makes room for it."""
     name = f"%held{memory.arg[0]}"

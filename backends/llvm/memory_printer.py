@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proofgrad.backends.llvm.alignment import largest_power_of_two
+from proofgrad.backends.llvm.conversions import write_cast
 from proofgrad.backends.llvm.copies import is_aligned, write_copy
 from proofgrad.backends.llvm.held import room_in_item
 from proofgrad.backends.llvm.interleave import write_interleaved
@@ -32,6 +33,7 @@ from proofgrad.backends.llvm.tiles import (
     write_tile_store,
 )
 from proofgrad.backends.llvm.vector_tiles import write_product_of_vectors
+from proofgrad.backends.llvm.warp_registers import bits_apart, write_exchanged
 from proofgrad.core.compile.lowering.held_by_items import item_of
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.ir.dtypes import dtypes
@@ -50,6 +52,8 @@ class MemoryPrinter(PrinterState):
     def index(self, node: UOp) -> None:
         """Where an access is."""
         buffer, index = node.src[:2]
+        if buffer in self.of_warp:
+            return
         mask = node.src[2] if len(node.src) > 2 else None
         is_held = buffer in self.held
         position = Position(
@@ -133,9 +137,12 @@ class MemoryPrinter(PrinterState):
 
     def load(self, node: UOp) -> None:
         """What is read there; what is asked for ahead of its use."""
-        position = self.positions[node.src[0]]
         if node in self.copies:
             return
+        if node in self.exchanged:
+            self.registers[node] = self._of_other_item(node)
+            return
+        position = self.positions[node.src[0]]
         if node in self.together:
             self.registers[node] = self._load_of_warp(node, position)
         elif node in self.tiles:
@@ -146,6 +153,22 @@ class MemoryPrinter(PrinterState):
             self.registers[node] = load(self.writer, position, node.dtype)
         for hint in self.ahead.get(node, ()):
             self.prefetch(position, hint)
+
+    def _of_other_item(self, node: UOp) -> str:
+        """What an item of the warp holds; often itself, or the one whose number differs in a bit."""
+        index = node.src[0].src[1]
+        value, apart = self._register(node.src[0].src[0]), bits_apart(self.exchanged[node])
+        if apart == 0:
+            return value
+        let, dialect = self.writer.let, self.dialect
+        if apart is not None:
+            return write_exchanged(
+                self.writer, node.dtype, value, lambda word: dialect.word_across(let, word, apart)
+            )
+        item = write_cast(self.writer, self._register(index), index.dtype, dtypes.int32)
+        return write_exchanged(
+            self.writer, node.dtype, value, lambda word: dialect.word_of_item(let, word, item)
+        )
 
     def _load_of_warp(self, node: UOp, position: Position) -> str:
         """What an item gets of the rows of which each gives one."""
@@ -176,6 +199,9 @@ class MemoryPrinter(PrinterState):
         """A value written, or a tile of values."""
         position, value = node.src[:2]
         if node in self.waiting:
+            return
+        if position.src[0] in self.of_warp:
+            self.registers[position.src[0]] = self._register(value)
             return
         if value in self.tiles:
             size, tile = self.tiles[value], self._register(value)
@@ -231,6 +257,8 @@ class MemoryPrinter(PrinterState):
     def make_scratch(self, node: UOp) -> None:
         """Room for what is kept."""
         number, size = node.arg
+        if node in self.of_warp:
+            return
         if node in self.of_group:
             self.registers[node] = self.kept_by_group.pointers[node]
             return

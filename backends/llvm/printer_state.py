@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from proofgrad.backends.llvm.copies import copies_of
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.group_memory import memory_of_group
-from proofgrad.backends.llvm.held import held_in_registers, memory_of
+from proofgrad.backends.llvm.held import held_in_registers
 from proofgrad.backends.llvm.interleave import interleaved_stores
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators
 from proofgrad.backends.llvm.matrix_loads import loads_together
@@ -22,8 +22,10 @@ from proofgrad.backends.llvm.register_transpose import transposed_stores
 from proofgrad.backends.llvm.skipping import skipped, unswitched
 from proofgrad.backends.llvm.text import literal
 from proofgrad.backends.llvm.tiles import tiles_of
+from proofgrad.backends.llvm.warp_registers import exchanged_memory
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import Turn, filled_ahead, turns_written_out
+from proofgrad.core.compile.lowering.held_by_warps import memory_of
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError
@@ -59,17 +61,20 @@ class PrinterState(ABC):
         self.held = held_in_registers(linear, dialect.row_part_bytes)
         self.written_out = frozenset().union(*[x.loops for x in self.held.values()])
         self.held.update({n: self.held[m] for n in kept if (m := memory_of(n)) in self.held})
-        kept = [n for n in kept if n not in self.held]
+        self.by_warps = exchanged_memory(linear, dialect.memory_bytes) if dialect.exchanges else {}
+        self.of_warp = {*self.by_warps, *[n for n in kept if memory_of(n) in self.by_warps]}
+        self.exchanged = {load: items for x in self.by_warps.values() for load, items in x.items()}
+        kept = [n for n in kept if n not in self.held and n not in self.of_warp]
         filled = set(map(memory_of, kept))
         parts = [n for n in linear.src if n in filled]
         self.kept_by_group = memory_of_group(name, parts, dialect)
         self.of_group = {*parts, *kept}
         if dialect.keeps_in_registers:
-            theirs = {*self.of_group, *self.held}
+            theirs = {*self.of_group, *self.of_warp, *self.held}
             own = [n for n in linear.src if n.op is Ops.FILLED and n not in theirs]
             self.written_out |= {loop for n in own for loop in n.src[1:]}
         self.group = group_size(linear)
-        self.waits = waits(linear)
+        self.waits = waits(linear, self.by_warps)
         self.copies = copies_of(linear) if dialect.copies_ahead else {}
         self.copied = frozenset(self.copies.values())
         of_items = self.group is not None

@@ -49,6 +49,7 @@ class PTXDialect(Dialect):
     has_modifiers = True
     keeps_in_registers = True
     has_masked_access = False
+    exchanges = True
     functions = FUNCTIONS
     has_prefetch = False  # other threads run while one waits
 
@@ -140,6 +141,16 @@ class PTXDialect(Dialect):
     ) -> str:
         """mma.sync, one or more."""
         return write_product(let, types, before, column, rows, steps)
+
+    def word_of_item(self, let: Callable[[str], str], word: str, item: str) -> str:
+        """shfl.sync.idx."""
+        return let(f"call i32 @llvm.nvvm.shfl.sync.idx.i32(i32 -1, i32 {word}, i32 {item}, i32 31)")
+
+    def word_across(self, let: Callable[[str], str], word: str, bits: int) -> str:
+        """shfl.sync.bfly."""
+        return let(
+            f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {word}, i32 {bits}, i32 31)"
+        )
 
     def load_matrices(self, let: Callable[[str], str], address: str, vector: str) -> str:
         """ldmatrix, transposed."""

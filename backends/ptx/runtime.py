@@ -79,6 +79,7 @@ class PTXBackend(Backend):
             row_part_bytes=ROW_PART_BYTES,
             units=UNITS if driver is None else driver.units,
             lockstep=WARP,
+            warp_items=WARP,
             matrix_units=matrix_units(self.architecture),
             approximate=frozenset(FUNCTIONS),
             copies_ahead=self.architecture >= COPIES_AHEAD,

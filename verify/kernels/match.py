@@ -18,6 +18,7 @@ from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.loops import (
     LoopMap,
+    by_stride,
     common_loops,
     guesses,
     map_by_digits,
@@ -236,7 +237,7 @@ class Matcher:
             if len(before.src) < len(after.src):
                 before = with_inner_sums(before)
             elif is_nested(after) and not is_nested(before):
-                after = in_one(after)
+                after = by_stride(in_one(after))
             difference = self._reductions(before, after, given)
             return (
                 None

@@ -7,7 +7,8 @@ Does not own: that each element is filled by one iteration (kernels/readback.py,
 A Linear is walked as an item runs it, and each loop's body twice: what the end of one iteration leaves, the next one meets. Since
 the last wait other items may be anywhere up to the next one. So from a store of a memory to a load of it there is a wait on the
 way, and from a load to the next store, too. A wait is one if all items come to it: loops around it have as many iterations
-for each of them. Where warps multiply matrices, an item takes in what others hold: they come to it together in the same way.
+for each of them. Where warps multiply matrices, or exchange what they hold, an item takes in what others have: they come to it together
+in the same way.
 
 Memory that is filled ahead has P parts (verify/kernels/ahead.py): iteration s of the loop around fills part (s + P - 1) % P, in the first
 iteration all others before, and reads part s % P. Its body is walked for P + 1 iterations, of each part by itself. What is put there may be on
@@ -24,14 +25,16 @@ from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, MMA, RANGE, STO
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels.ahead import is_ahead, loops_around_parts
 from proofgrad.verify.kernels.terms import loop_size
+from proofgrad.verify.kernels.warps import what_leaves_its_warp
 
 
-def what_races(linear: UOp, waits: Mapping[UOp, int]) -> str | None:
+def what_races(linear: UOp, waits: Mapping[UOp, int], by_warps: Collection[UOp] = ()) -> str | None:
     """Which accesses of memory of a group no wait keeps apart, or which wait not all come to; None: there are none.
 
-    `waits`: where items wait, and for how many of the last fills of parts each does not.
+    `waits`: where items wait, and for how many of the last fills of parts each does not. `by_warps`: memory that the items of
+    a warp exchange among themselves instead, together.
     """
-    return _Walk(linear, waits).run()
+    return _Walk(linear, waits, by_warps).run()
 
 
 Access = tuple[UOp, int | None]  # of a memory, all of it or a part
@@ -40,12 +43,14 @@ Access = tuple[UOp, int | None]  # of a memory, all of it or a part
 class _Walk:
     """What was put into memory of the group, and read there, since the last wait."""
 
-    def __init__(self, linear: UOp, waits: Mapping[UOp, int]) -> None:
+    def __init__(self, linear: UOp, waits: Mapping[UOp, int], by_warps: Collection[UOp]) -> None:
         self.nodes, self.waits = linear.src, waits
         self.items = group_size(linear)
         self.ends = {n.src[0]: at for at, n in enumerate(self.nodes) if n.op is END}
         kept = [n for n in self.nodes if n.op is FILLED]
         shared = [n for n in kept if any([x.arg[1] is AxisRole.LANE for x in n.src[1:]])]
+        self.of_warps = {n for n in shared if n.src[0].src[0].src[0] in by_warps} | set(by_warps)
+        shared = [n for n in shared if n not in self.of_warps]
         self.memory = {n: n.src[0].src[0].src[0] for n in shared}
         self.of_group = frozenset(self.memory.values())
         self.of_item = frozenset([n.src[0].src[0].src[0] for n in kept if n not in self.memory])
@@ -120,6 +125,9 @@ class _Walk:
         return None
 
     def _step(self, node: UOp) -> str | None:
+        if node.op in (STORE, LOAD) and node.src[0].src[0] in self.of_warps:
+            uneven = self._uneven("exchange what they hold")
+            return uneven or what_leaves_its_warp(node, self.items)
         if node.op is STORE and (memory := node.src[0].src[0]) in self.of_group:
             part = self.part.get(self.parts[memory]) if memory in self.parts else None
             fill = 0 if part is None else self.fills

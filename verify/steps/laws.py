@@ -18,7 +18,7 @@ from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
 from proofgrad.core.compile.steps.turn_rows import turn_law
 from proofgrad.core.compile.steps.window import window_law
-from proofgrad.verify.steps import ahead, folds, fragments, graphs, powers, programs
+from proofgrad.verify.steps import ahead, folds, fragments, graphs, powers, programs, rounds
 from proofgrad.verify.steps import bijections as iterations
 from proofgrad.verify.steps.claims import Claim
 
@@ -214,6 +214,14 @@ LAWS: dict[str, Law] = {
         "the value changes with loops of one reduction at most beside those it is kept along; that others are alike, node by"
         " node; that all items come to each wait (steps/running.py), and that waits stand between what items fill and read,"
         " in each Linear (verify/kernels/waiting.py)",
+    ),
+    "all_reduce": Law(
+        rounds.claims()
+        | {"a loop takes in each iteration once": folds.taken_once}
+        | _COLLAPSE
+        | {"1 loops have one position": _POSITIONS["1 digits have one position"]},
+        "the number of elements is a power of two, and they lie side by side, from a multiple of it on; that all items come to each"
+        " wait, or exchange (steps/running.py, verify/kernels/waiting.py)",
     ),
     "keep_in_item": Law(
         _COLLAPSE

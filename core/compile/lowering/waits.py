@@ -12,27 +12,29 @@ one wait, behind the last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from proofgrad.core.compile.nests.loops import runs_alike
 from proofgrad.core.ir.op_names import END, FILLED, LOAD, RANGE
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
 
-def waits(linear: UOp) -> dict[UOp, int]:
+def waits(linear: UOp, by_warps: Collection[UOp] = ()) -> dict[UOp, int]:
     """The FILLED nodes behind which all items of a group wait, and the END nodes before which they do.
 
     A RANGE with the role AHEAD: they wait before its last iteration. Of each the last so many fills of parts, each an iteration of
-    such a loop, may be on their way.
+    such a loop, may be on their way. `by_warps`: memory that the items of a warp exchange among themselves, for which nobody waits.
     """
     nodes = linear.src
-    of_group = [n for n in nodes if n.op is FILLED and is_of_group(n.src[1:])]
+    of_group = {n: None for n in nodes if n.op is FILLED and is_of_group(n.src[1:])}
+    if by_warps:
+        of_group = {n: None for n in of_group if n.src[0].src[0].src[0] not in by_warps}
     ahead = {n.src[1] for n in of_group if n.src[1].arg[1] is AxisRole.AHEAD}
     filled = [at for at, n in enumerate(nodes) if n in of_group and n.src[1] not in ahead]
     found, pending = set[UOp](), set[UOp]()
     for at in filled:
         pending.add(nodes[at])
-        if not _waits_later(nodes, at, pending):
+        if not _waits_later(nodes, at, pending, of_group):
             found.add(nodes[at])
             pending.clear()
     open_loops: list[UOp] = []
@@ -50,7 +52,9 @@ def waits(linear: UOp) -> dict[UOp, int]:
     return {**dict.fromkeys(found, 0), **{loop: int(loop.src[0].arg) - 2 for loop in ahead}}
 
 
-def _waits_later(nodes: Sequence[UOp], at: int, pending: set[UOp]) -> bool:
+def _waits_later(
+    nodes: Sequence[UOp], at: int, pending: set[UOp], of_group: Collection[UOp]
+) -> bool:
     """Whether another fill follows the one that ends here, in the same loops, before anybody reads what is pending.
 
     `pending`: what this fill and those before it filled since the last wait.
@@ -62,6 +66,6 @@ def _waits_later(nodes: Sequence[UOp], at: int, pending: set[UOp]) -> bool:
         depth += (node.op is RANGE) - (node.op is END)
         if depth < 0:
             return False
-        if node.op is FILLED and is_of_group(node.src[1:]) and depth == 0:
+        if node in of_group and depth == 0:
             return True
     return False

@@ -98,6 +98,7 @@ class Target:
     lockstep: int = (
         1  # work items that run in step: what neighbours read side by side is one access
     )
+    warp_items: int = 0  # of a group, that exchange what they hold without memory; 0: none do
     matrix_units: tuple[MatrixUnit | TileUnit, ...] = ()  # of warps, or of cores
     copies_ahead: bool = (
         False  # items go on while what they copy into memory of a group is on its way

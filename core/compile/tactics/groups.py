@@ -7,6 +7,8 @@ steps/reduce_inside.py, steps/local_buffer.py), waiting for each other (backends
 
 is first sum[t < 64](sum[s](v(r, 64 * s + t))). What is inside is kept along t, each element by another item; then t is 16 * a + b in
 the same way, so that 16 items add 4 of what is kept, side by side, and each adds these sums again.
+
+Where items of a warp exchange what they hold, t is first 32 * w + l, and the sum over l is made in rounds of exchange (steps/all_reduce.py).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from proofgrad.core.compile.nests.kernel_schedule import Group
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.schedule.groups import rows_to_share
+from proofgrad.core.compile.steps.all_reduce import all_reduce
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.local_buffer import local_buffer
@@ -47,8 +50,9 @@ def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
     numbers = list(dict.fromkeys([row.src[1].arg[0] for row in rows]))
     nest, of_group = _rows_of_group(nest, around, group.rows)
     nest, inside = _in_vectors(nest, inside, lanes)
+    rows_of = _Rows(of_group, group.items, _exchanging(nest.graph, group, target))
     for number in numbers:
-        nest = _row_in_parts(nest, _Rows(of_group, group.items), number, lanes[number])
+        nest = _row_in_parts(nest, rows_of, number, lanes[number])
     if group.rows == 1 and target.row_items:
         return _in_turns_of_items(nest, inside, group.items)
     return as_one_loop(nest, [*of_group, *inside], AxisRole.LANE)
@@ -67,10 +71,11 @@ def _in_turns_of_items(nest: LoopNest, loops: list[UOp], items: int) -> LoopNest
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The loop over the rows of a group, or none if it is one, and the items of a row."""
+    """The loop over the rows of a group, or none if it is one, the items of a row, of which so many exchange what they hold."""
 
     loop: tuple[UOp, ...]
     items: int
+    exchanging: int
 
 
 def _rows_of_group(nest: LoopNest, loops: list[UOp], rows: int) -> tuple[LoopNest, tuple[UOp, ...]]:
@@ -101,8 +106,10 @@ def as_one_loop(
 
 
 def _lanes_of_rows(kernel: UOp, target: Target) -> dict[int, int]:
-    """Elements that an item takes at once along each loop, by its number: as many along all loops over a row."""
-    loops = [*output_loops(kernel), *[row.src[1] for row in rows_to_share(kernel)]]
+    """Elements that an item takes at once along each loop over a row, by its number: as many along all of them."""
+    rows, free = rows_to_share(kernel), loops_below(kernel)
+    inside = [x for x in output_loops(kernel) if not all([x in free[row] for row in rows])]
+    loops = [*inside, *[row.src[1] for row in rows]]
     lanes: dict[int, int] = {}
     for loop in loops:
         size = size_of(loop)
@@ -134,32 +141,68 @@ def _row_in_parts(nest: LoopNest, rows: _Rows, number: int, lanes: int) -> LoopN
     made: tuple[NewLoop, ...] = (NewLoop(*loop.arg), NewLoop(item, AxisRole.REDUCE))
     if lanes > 1:
         sizes, made = (group, lanes), (*made, NewLoop(vector, AxisRole.VECTOR))
-    nest = _kept_along(split(nest, loop, sizes, made), rows, item)
+    nest = split(nest, loop, sizes, made)
+    if rows.exchanging > 1:
+        nest, group = _all_reduced(nest, rows, item), group // rows.exchanging
+    else:
+        nest = _kept_along(nest, rows, (item,))
     at_once = AT_ONCE if group <= AT_ONCE**2 else 2 * AT_ONCE  # else they would wait once more
     while group > at_once:
         group, last = max(at_once, group // at_once), fresh_number(nest.graph)
         loop = _loop(nest.graph, item)
         made = (NewLoop(item, AxisRole.REDUCE), NewLoop(last, AxisRole.REDUCE))
-        nest = _kept_along(split(nest, loop, (group,), made), rows, last)
+        nest = _kept_along(split(nest, loop, (group,), made), rows, (last,))
         item = last
     return nest
 
 
-def _kept_along(nest: LoopNest, rows: _Rows, item: int) -> LoopNest:
-    """What the reductions over a loop take in for each of its iterations, kept by the items of a group."""
-    count = len(_reductions(nest.graph, item))
-    for k in range(count):
-        reduction = _reductions(nest.graph, item)[k]
+def _all_reduced(nest: LoopNest, rows: _Rows, item: int) -> LoopNest:
+    """The reductions over a loop of items: of those of a warp in rounds of exchange, of its warps if it has several."""
+    own, loop = rows.exchanging, _loop(nest.graph, item)
+    warps = rows.items // own
+    if warps > 1:
+        made = NewLoop(item, AxisRole.REDUCE), NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
+        nest, item = split(nest, loop, (own,), made), made[1].number
         loop = _loop(nest.graph, item)
-        inner = tuple([x for x in reduction.src[1:] if x is not loop])
+        nest = _kept_along(nest, rows, (made[0].number, item))
+    else:
+        nest = _kept_along(nest, rows, (item,))
+    while reductions := _reductions(nest.graph, item):
+        reduction = reductions[0]
+        if warps > 1:
+            nest = reduce_inside(nest, reduction, (loop,))
+            reduction = _reductions(nest.graph, item)[0]
+        nest = all_reduce(nest, reduction, fresh_number(nest.graph))
+    return nest
+
+
+def _exchanging(kernel: UOp, group: Group, target: Target) -> int:
+    """How many items of a row exchange what they hold of it; 1: what they add up goes through memory."""
+    items = min(group.items, target.warp_items)
+    if items < 2 or group.rows * group.items % target.warp_items or items & (items - 1):
+        return 1
+    rounds = items.bit_length() + 1  # with what the warps of a row add up
+    kept = sum(
+        [rounds * group.rows * group.items * x.dtype.itemsize for x in rows_to_share(kernel)]
+    )
+    return items if kept <= target.local_bytes else 1
+
+
+def _kept_along(nest: LoopNest, rows: _Rows, items: tuple[int, ...]) -> LoopNest:
+    """What the reductions over loops take in for each of their iterations, kept by the items of a group."""
+    count = len(_reductions(nest.graph, items[-1]))
+    for k in range(count):
+        reduction = _reductions(nest.graph, items[-1])[k]
+        loops = [_loop(nest.graph, item) for item in items]
+        inner = tuple([x for x in reduction.src[1:] if x not in loops])
         if inner:
             nest = reduce_inside(nest, reduction, inner)
-            reduction = _reductions(nest.graph, item)[k]
-        along, number = (*rows.loop, loop), fresh_number(nest.graph)
+            reduction = _reductions(nest.graph, items[-1])[k]
+        along, number = (*rows.loop, *loops), fresh_number(nest.graph)
         made = [NewLoop(number + k, AxisRole.LANE) for k in range(len(along))]
         made[:-1] = [NewLoop(one.number, AxisRole.REDUCE) for one in made[:-1]]
         nest = local_buffer(nest, reduction.src[0], along, tuple(made))
-        if rows.loop:
+        if len(along) > 1:
             own = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, made)]
             nest = collapse(nest, tuple(own), NewLoop(number + len(own), AxisRole.LANE))
     return nest

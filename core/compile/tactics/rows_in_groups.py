@@ -34,7 +34,9 @@ GROUPS_OF_A_UNIT = 2
 def rows_kept(nest: LoopNest, items: int, lanes: Mapping[int, int], target: Target) -> LoopNest:
     """The nest whose rows, one a group, are read once, as far as the group has room; so many `lanes` of each loop at once."""
     rows = rows_to_share(nest.graph)
-    parts = sum([2 * items * row.dtype.itemsize for row in rows])  # of the sums of the items
+    # Of the sums of the items, and of those that they exchange.
+    times = 2 + (target.warp_items - 1).bit_length() if target.warp_items else 2
+    parts = sum([times * items * row.dtype.itemsize for row in rows])
     most = (
         target.local_bytes - parts
     )  # with what items hold, which is memory of the group to each step
