@@ -73,6 +73,7 @@ TARGETS = {
         group_items=64,
         local_bytes=4096,
         lockstep=32,
+        warp_items=32,
         matrix_units=UNITS,
     ),
 }
@@ -258,7 +259,7 @@ class _Arguments:
 
 _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "accumulate": lambda a: (),
-    "all_reduce": lambda a: (a.node(), *a.numbers("from")),
+    "all_reduce": lambda a: (a.node(), a.made()[0].number),
     "carry": lambda a: a.carried(),
     "carry_maximum": lambda a: (),
     "collapse": lambda a: (a.nodes(a.first()), a.made()[0]),
