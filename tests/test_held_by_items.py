@@ -220,3 +220,28 @@ def test_the_solver_shows_rows_that_items_hold() -> None:
     assert held_by_items(EMITTED[-1])
     turns = [n for n in EMITTED[-1].src if n.op is Ops.RANGE and n.arg[1] is AxisRole.LOOP]
     assert turns  # of results, that each item has
+
+
+def test_nobody_waits_for_what_each_item_has_to_itself() -> None:
+    linear = linear_of(ALL["softmax"], 768)
+    held = held_by_items(linear)
+    found, all_of_them = waits(linear, held), waits(linear)
+    assert len(found) < len(all_of_them)
+    assert what_races(linear, found, by_items=held) is None
+    assert "is read before all wait" in (what_races(linear, found) or "")
+    (sums, *_) = [n for n in linear.src if n.op is Ops.SCRATCH and n not in held]
+    told = what_races(linear, found, by_items={*held, sums}) or ""
+    assert "has elements of another" in told or "where nothing is known" in told
+
+
+def test_an_item_that_reads_another_s_part_of_a_row_is_found() -> None:
+    linear = linear_of(ALL["layernorm"], 768)
+    held = held_by_items(linear)
+    (memory,) = held
+    loads = [n for n in linear.src if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.FILLED]
+    own = [n for n in loads if n.src[0].src[0].src[0].src[0].src[0] is memory]
+    index = own[0].src[0]
+    moved = UOp(Ops.XOR, index.src[1].dtype, (index.src[1], index.src[1].const_like(4)))
+    wrong = changed(linear, {index: index.with_src((index.src[0], moved, *index.src[2:]))})
+    told = what_races(wrong, waits(linear, held), by_items=held) or ""
+    assert re.search(r"item \d+ has elements of another, in memory \d+", told), told

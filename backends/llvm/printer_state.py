@@ -74,7 +74,7 @@ class PrinterState(ABC):
             own = [n for n in linear.src if n.op is Ops.FILLED and n not in theirs]
             self.written_out |= {loop for n in own for loop in n.src[1:]}
         self.group = group_size(linear)
-        self.waits = waits(linear, self.by_warps)
+        self.waits = waits(linear, {*self.by_warps, *self.held})
         self.copies = copies_of(linear) if dialect.copies_ahead else {}
         self.copied = frozenset(self.copies.values())
         of_items = self.group is not None

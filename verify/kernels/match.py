@@ -21,6 +21,8 @@ from proofgrad.verify.kernels.loops import (
     by_stride,
     common_loops,
     guesses,
+    in_one,
+    is_nested,
     map_by_digits,
     map_by_position,
     shortest,
@@ -30,9 +32,7 @@ from proofgrad.verify.kernels.readback import Written
 from proofgrad.verify.kernels.reduction_forms import (
     choice_of,
     combined_by,
-    in_one,
     is_masked,
-    is_nested,
     is_written_out,
     with_inner_sums,
     written_out,

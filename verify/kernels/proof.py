@@ -22,6 +22,7 @@ from math import prod
 
 import numpy
 
+from proofgrad.core.compile.lowering.held_by_items import held_by_items
 from proofgrad.core.compile.lowering.held_by_warps import held_by_warps
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks
@@ -345,9 +346,13 @@ class _KernelProof:
     def _waits(self, stage: Stage, linear: UOp, stores: list[Written]) -> None:
         """Items of a group wait between putting into its memory, reading there, and putting there again."""
         found = waits(linear)
-        wrong, by_warps = what_races(linear, found), held_by_warps(linear)
-        if wrong is None and by_warps:  # as a machine has it whose warps exchange what they hold
-            wrong = what_races(linear, waits(linear, by_warps), by_warps)
+        wrong = what_races(linear, found)
+        by_warps, by_items = held_by_warps(linear), held_by_items(linear)
+        if wrong is None and (
+            by_warps or by_items
+        ):  # as a machine has it that keeps them in registers
+            alone = {*by_warps, *by_items}
+            wrong = what_races(linear, waits(linear, alone), by_warps, by_items)
         if wrong is not None:
             raise ProofError(self.name, stage.name, wrong)
         for what, claim, given in claims_of(linear, [written.store for written in stores]):

@@ -93,18 +93,3 @@ def with_inner_sums(total: UOp) -> UOp:
     if masks:
         value = all_of(masks).where(value, UOp.const(value.dtype, 0))
     return total.replace(src=(value, *loops))
-
-
-def is_nested(total: UOp) -> bool:
-    """Whether a reduction combines what another one by the same operation gives, over other loops."""
-    value = total.src[0]
-    is_inside = value.op is Ops.REDUCE and value.arg is total.arg
-    return is_inside and set(value.src[1:]).isdisjoint(total.src[1:])
-
-
-def in_one(total: UOp) -> UOp:
-    """reduce[a](reduce[b](x)) as reduce[b, a](x): the order of a reduction is not specified."""
-    while is_nested(total):
-        inner = total.src[0]
-        total = total.replace(src=(inner.src[0], *inner.src[1:], *total.src[1:]))
-    return total

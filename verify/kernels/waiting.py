@@ -25,16 +25,21 @@ from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, MMA, RANGE, STO
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels.ahead import is_ahead, loops_around_parts
 from proofgrad.verify.kernels.terms import loop_size
-from proofgrad.verify.kernels.warps import what_leaves_its_warp
+from proofgrad.verify.kernels.warps import what_leaves_its_item, what_leaves_its_warp
 
 
-def what_races(linear: UOp, waits: Mapping[UOp, int], by_warps: Collection[UOp] = ()) -> str | None:
+def what_races(
+    linear: UOp,
+    waits: Mapping[UOp, int],
+    by_warps: Collection[UOp] = (),
+    by_items: Collection[UOp] = (),
+) -> str | None:
     """Which accesses of memory of a group no wait keeps apart, or which wait not all come to; None: there are none.
 
     `waits`: where items wait, and for how many of the last fills of parts each does not. `by_warps`: memory that the items of
-    a warp exchange among themselves instead, together.
+    a warp exchange among themselves instead, together. `by_items`: memory of which each item reads only what itself has put there.
     """
-    return _Walk(linear, waits, by_warps).run()
+    return _Walk(linear, waits, by_warps, by_items).run()
 
 
 Access = tuple[UOp, int | None]  # of a memory, all of it or a part
@@ -43,14 +48,23 @@ Access = tuple[UOp, int | None]  # of a memory, all of it or a part
 class _Walk:
     """What was put into memory of the group, and read there, since the last wait."""
 
-    def __init__(self, linear: UOp, waits: Mapping[UOp, int], by_warps: Collection[UOp]) -> None:
+    def __init__(
+        self,
+        linear: UOp,
+        waits: Mapping[UOp, int],
+        by_warps: Collection[UOp],
+        by_items: Collection[UOp],
+    ) -> None:
         self.nodes, self.waits = linear.src, waits
         self.items = group_size(linear)
         self.ends = {n.src[0]: at for at, n in enumerate(self.nodes) if n.op is END}
         kept = [n for n in self.nodes if n.op is FILLED]
         shared = [n for n in kept if any([x.arg[1] is AxisRole.LANE for x in n.src[1:]])]
-        self.of_warps = {n for n in shared if n.src[0].src[0].src[0] in by_warps} | set(by_warps)
-        shared = [n for n in shared if n not in self.of_warps]
+        self.of_warps, self.of_items = [
+            {n for n in shared if n.src[0].src[0].src[0] in memories}.union(memories)
+            for memories in (by_warps, by_items)
+        ]
+        shared = [n for n in shared if n not in self.of_warps and n not in self.of_items]
         self.memory = {n: n.src[0].src[0].src[0] for n in shared}
         self.of_group = frozenset(self.memory.values())
         self.of_item = frozenset([n.src[0].src[0].src[0] for n in kept if n not in self.memory])
@@ -128,6 +142,8 @@ class _Walk:
         if node.op in (STORE, LOAD) and node.src[0].src[0] in self.of_warps:
             uneven = self._uneven("exchange what they hold")
             return uneven or what_leaves_its_warp(node, self.items)
+        if node.op in (STORE, LOAD) and node.src[0].src[0] in self.of_items:
+            return what_leaves_its_item(node, self.items)
         if node.op is STORE and (memory := node.src[0].src[0]) in self.of_group:
             part = self.part.get(self.parts[memory]) if memory in self.parts else None
             fill = 0 if part is None else self.fills

@@ -19,16 +19,16 @@ from proofgrad.core.ir.op_names import END, FILLED, LOAD, RANGE
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
 
-def waits(linear: UOp, by_warps: Collection[UOp] = ()) -> dict[UOp, int]:
+def waits(linear: UOp, alone: Collection[UOp] = ()) -> dict[UOp, int]:
     """The FILLED nodes behind which all items of a group wait, and the END nodes before which they do.
 
     A RANGE with the role AHEAD: they wait before its last iteration. Of each the last so many fills of parts, each an iteration of
-    such a loop, may be on their way. `by_warps`: memory that the items of a warp exchange among themselves, for which nobody waits.
+    such a loop, may be on their way. `alone`: memory for which nobody waits, as each item reads only what itself, or its warp, has put there.
     """
     nodes = linear.src
     of_group = {n: None for n in nodes if n.op is FILLED and is_of_group(n.src[1:])}
-    if by_warps:
-        of_group = {n: None for n in of_group if n.src[0].src[0].src[0] not in by_warps}
+    if alone:
+        of_group = {n: None for n in of_group if n.src[0].src[0].src[0] not in alone}
     ahead = {n.src[1] for n in of_group if n.src[1].arg[1] is AxisRole.AHEAD}
     filled = [at for at, n in enumerate(nodes) if n in of_group and n.src[1] not in ahead]
     found, pending = set[UOp](), set[UOp]()
