@@ -12,10 +12,12 @@ import pytest
 from emulated_kernels import launch
 from test_groups import Grouped, rows
 from test_parts_for_units import NAME as EMULATED
+from test_rows_in_groups import elements_read
 
 from proofgrad import Context, Device, Tensor, schedule
 from proofgrad.backends.ptx.emit import emit as emit_ptx
 from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile.lowering.held_by_items import held_by_items
 from proofgrad.core.compile.lowering.held_by_warps import held_by_warps
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import Source
@@ -33,7 +35,9 @@ class Exchanging(Grouped):
     """Runs what is compiled for a GPU whose warps exchange what they hold, with every access checked."""
 
     name = "EXCHANGING"
-    target = replace(Grouped.target, lockstep=32, warp_items=32, local_bytes=1 << 14)
+    target = replace(
+        Grouped.target, lockstep=32, warp_items=32, local_bytes=1 << 14, row_part_bytes=64
+    )
 
     def emit(self, linear: UOp, name: str) -> Source:
         EMITTED.append(linear)
@@ -46,6 +50,7 @@ WORK: dict[str, Callable[[Tensor], Tensor]] = {
     "max": lambda x: x.max(-1),
     "min": lambda x: x.min(-1),
     "softmax": lambda x: x.softmax(),
+    "layernorm": lambda x: x.layernorm(),
 }
 
 
@@ -82,6 +87,18 @@ def test_rows_of_each_type_are_what_numpy_gives(dtype: str) -> None:
         np.testing.assert_array_equal(
             WORK[name](given).cast(wide).numpy(), whole.cast(wide).numpy()
         )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["softmax", "layernorm"])
+def test_short_rows_are_right_on_a_gpu(name: str, dtype: str) -> None:
+    x = rows(9, 64, "float32")
+    got, expected = [
+        WORK[name](Tensor(x, device=one).cast(dtype).realize()).cast("float64").numpy()
+        for one in (EMULATED, "CPU")
+    ]
+    close = 1e-3 if dtype == "float16" else 1e-5
+    np.testing.assert_allclose(got, expected, rtol=close, atol=close)
 
 
 @pytest.mark.parametrize("length", [64, 1000])
@@ -121,7 +138,9 @@ def test_a_softmax_of_short_rows_needs_no_memory_and_no_wait() -> None:
     text = emit_ptx(linear, "softmax", 90).text
     assert ".shared" not in text and "bar.sync" not in text
     assert text.count("shfl.sync.bfly") == 2 * 4  # of the maximum and the sum, 16 items each
-    assert text.count("shfl.sync.idx") == 3  # the maximum in two loops, the sum in one
+    assert text.count("shfl.sync.idx") == 2  # each for what takes it in
+    assert elements_read(linear, slot=1) == 8 * 64
+    assert len(held_by_items(linear)) == 2  # the rows, and what exp2 gave
 
 
 def test_warps_of_a_row_wait_once() -> None:
@@ -151,7 +170,10 @@ def test_a_lane_that_is_left_out_gives_another_sum(before: str, after: str) -> N
 # -- proofs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "length", "group"), [("sum", 16, "8x4"), ("max", 10, "16x2")])
+@pytest.mark.parametrize(
+    ("name", "length", "group"),
+    [("sum", 16, "8x4"), ("max", 10, "16x2"), ("softmax", 8, "16x2"), ("layernorm", 8, "16x2")],
+)
 def test_the_solver_shows_all_of_it(
     name: str, length: int, group: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,12 +202,12 @@ def test_a_round_that_leaves_a_lane_out_is_found(
 
 def test_items_exchange_what_their_warp_holds() -> None:
     linear = kernel("softmax", 8, 64, "4x16")
-    held = held_by_warps(linear)
+    held, own = held_by_warps(linear), held_by_items(linear)
     assert len(held) == 2 * 5
-    assert waits(linear, held) == {}
-    assert what_races(linear, {}, held) is None
+    assert waits(linear, {*held, *own}) == {}
+    assert what_races(linear, {}, held, own) is None
     assert "read before all wait" in (what_races(linear, {}) or "")
-    assert "read before all wait" in (what_races(linear, {}, list(held)[1:]) or "")
+    assert "read before all wait" in (what_races(linear, {}, list(held)[1:], own) or "")
 
 
 def test_what_another_warp_holds_is_not_exchanged() -> None:
@@ -199,7 +221,8 @@ def test_what_another_warp_holds_is_not_exchanged() -> None:
 
 def changed_loads(linear: UOp, change: Callable[[UOp], UOp]) -> UOp:
     """The Linear whose first load of what is kept has another position."""
-    load = next(n for n in linear.src if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.FILLED)
+    first = next(iter(held_by_warps(linear).values()))
+    load = next(n for n in linear.src if n in first)
     position = load.src[0].src[1]
     return linear.substitute(
         {load.src[0]: load.src[0].with_src((load.src[0].src[0], change(position)))}
@@ -209,11 +232,12 @@ def changed_loads(linear: UOp, change: Callable[[UOp], UOp]) -> UOp:
 def test_an_item_that_reads_what_another_warp_holds_is_found() -> None:
     linear = kernel("softmax", 8, 64, "4x16")
     held = held_by_warps(linear)
+    own = held_by_items(linear)
     wrong = changed_loads(linear, lambda p: UOp(Ops.XOR, p.dtype, (p, p.const_like(32))))
-    assert "item 0 reads what another warp holds" in (what_races(wrong, {}, held) or "")
+    assert "item 0 reads what another warp holds" in (what_races(wrong, {}, held, own) or "")
     assert len(held_by_warps(wrong)) < len(held)
     near = changed_loads(linear, lambda p: UOp(Ops.XOR, p.dtype, (p, p.const_like(16))))
-    assert what_races(near, {}, held_by_warps(near)) is None
+    assert what_races(near, {}, held_by_warps(near), own) is None
 
 
 def test_items_that_do_not_all_come_do_not_exchange() -> None:
@@ -221,6 +245,6 @@ def test_items_that_do_not_all_come_do_not_exchange() -> None:
     held = held_by_warps(linear)
     (last,) = [n for n in linear.src if n.op is Ops.RANGE and n.arg[1] is AxisRole.LANE][-1:]
     longer = last.with_src((last.src[0].const_like(65),))
-    told = what_races(linear.substitute({last: longer}), {}, held) or ""
+    told = what_races(linear.substitute({last: longer}), {}, held, held_by_items(linear)) or ""
     assert "items of a group exchange what they hold inside of loop" in told
     assert len(held_by_warps(linear.substitute({last: longer}))) < len(held)

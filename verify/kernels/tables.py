@@ -9,6 +9,7 @@ kernel before the cut (kernels/match.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -19,10 +20,9 @@ from proofgrad.verify.kernels.match import Difference
 from proofgrad.verify.kernels.questions import Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import free_loops, free_loops_below
 from proofgrad.verify.kernels.terms import Interval, is_integer, loop_size
-from proofgrad.verify.sampled.nesting import NotReadable
 
-# The numbers of loops that no kernel has: of what is combined, and of the positions where it goes.
-COMBINED, POSITIONS = 1 << 28, 1 << 29
+# The numbers of loops that no kernel has: those that got another, of what is combined, and of the positions where it goes.
+OTHERS, COMBINED, POSITIONS = 1 << 27, 1 << 28, 1 << 29
 
 
 def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference:
@@ -103,20 +103,35 @@ def without_kept(term: UOp) -> UOp:
 
 
 def _instance(value: UOp, terms: dict[UOp, UOp]) -> UOp:
-    """`value` with terms for loops that it depends on; loops of its own reductions are others.
-
-    Raises: NotReadable where such a loop is one that a term depends on.
+    """`value` with terms for loops that it depends on; loops of its own reductions are others, and get other numbers where a term
+    depends on one of theirs.
     """
-    free = free_loops_below(value)
     used = frozenset().union(*[free_loops(term) for term in terms.values()])
+    value = _apart(value, used)
+    free = free_loops_below(value)
     done: dict[UOp, UOp] = dict(terms)
     for node in toposort((value,)):
         if node in done or free[node].isdisjoint(terms):
             done.setdefault(node, node)
             continue
-        if node.op is Ops.REDUCE and not used.isdisjoint(node.src[1:]):
-            raise NotReadable("a reduction in what is kept runs over a loop of its reader")
         done[node] = _short(node.with_src(tuple([done[s] for s in node.src])))
+    return done[value]
+
+
+def _apart(value: UOp, used: frozenset[UOp]) -> UOp:
+    """The same value, whose reductions run over none of these loops."""
+    nodes = toposort((value,))
+    if not any([n.op is Ops.REDUCE and not used.isdisjoint(n.src[1:]) for n in nodes]):
+        return value
+    taken = {n.arg[0] for n in (*nodes, *used) if n.op is Ops.RANGE}
+    done: dict[UOp, UOp] = {}
+    for node in nodes:
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        for loop in used.intersection(node.src[1:]) if node.op is Ops.REDUCE else ():
+            number = next(n for n in count(OTHERS) if n not in taken)
+            taken.add(number)
+            new = new.substitute({loop: loop.replace(arg=(number, loop.arg[1]))})
+        done[node] = new
     return done[value]
 
 

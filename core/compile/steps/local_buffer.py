@@ -38,8 +38,8 @@ def local_buffer(
 ) -> UOp:
     """`value` along `loops` is computed by the loops `made`, and read from memory where it was used.
 
-    `alike`: other values, each with its loop, that are the same function of it as `value` is of its one loop; they are
-    read from there too.
+    `alike`: other values, each with its loop, that are the same function of it as `value` is of the last of its loops; they
+    are read from there too.
     """
     _check_loops(nest, value, loops, made)
     sizes = tuple([size_of(x) for x in loops])
@@ -54,9 +54,9 @@ def local_buffer(
     known = set(toposort((nest.graph,)))
     for same, loop in alike:
         require(same in known, "a value that is not in the nest", same)
-        is_alike = len(loops) == 1 and same_function((value, loops[0]), (same, loop))
+        is_alike = same_function((value, loops[-1]), (same, loop))
         require(is_alike, "another function of its loop", same)
-        changes[same] = element((loop,))
+        changes[same] = element((*loops[:-1], loop))
     changed = nest.graph.substitute(changes)
     require_room(nest, changed)
     return changed

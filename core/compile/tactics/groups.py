@@ -29,7 +29,7 @@ from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.split import split, split_reading_inside
-from proofgrad.core.compile.tactics.rows_in_groups import rows_kept
+from proofgrad.core.compile.tactics.rows_in_groups import rows_kept, short_rows_kept
 from proofgrad.core.compile.tactics.vector_lanes import lanes_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -49,10 +49,15 @@ def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
     inside = [x for x in outputs if x not in around]
     numbers = list(dict.fromkeys([row.src[1].arg[0] for row in rows]))
     nest, of_group = _rows_of_group(nest, around, group.rows)
-    nest, inside = _in_vectors(nest, inside, lanes)
+    if not of_group:
+        nest, inside = _in_vectors(nest, inside, lanes)
     rows_of = _Rows(of_group, group.items, _exchanging(nest.graph, group, target))
     for number in numbers:
+        if of_group and target.row_part_bytes:
+            nest = short_rows_kept(nest, of_group[0], group.items, lanes, target)
         nest = _row_in_parts(nest, rows_of, number, lanes[number])
+    if of_group:  # short rows are kept along whole loops
+        nest, inside = _in_vectors(nest, inside, lanes)
     if group.rows == 1 and target.row_items:
         return _in_turns_of_items(nest, inside, group.items)
     return as_one_loop(nest, [*of_group, *inside], AxisRole.LANE)

@@ -52,13 +52,17 @@ def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
     return nest
 
 
-def kept_along_row(nest: LoopNest, alike: Alike, role: AxisRole) -> LoopNest:
-    """Values that are alike, computed once by a loop of this role, of the largest number, and kept."""
+def kept_along_row(
+    nest: LoopNest, alike: Alike, role: AxisRole, rows: tuple[UOp, ...] = ()
+) -> LoopNest:
+    """Values that are alike, computed once by a loop of this role, of the largest number, and kept; `rows`: along these loops, too."""
     (loop, value), *others = alike
     there = set(toposort((nest.graph,)))  # not what is below a value that is kept by now
     same = [(other, its) for its, other in others if other in there]
-    row = NewLoop(fresh_number(nest.graph), role)
-    return local_buffer(nest, value, (loop,), (row,), same)
+    number = fresh_number(nest.graph)
+    made = [NewLoop(number + k, AxisRole.REDUCE) for k in range(len(rows))]
+    row = NewLoop(number + len(rows), role)
+    return local_buffer(nest, value, (*rows, loop), (*made, row), same)
 
 
 def computed_alike(kernel: UOp, values: Values) -> list[Alike]:

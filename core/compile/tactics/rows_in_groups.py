@@ -12,12 +12,17 @@ Where items take the elements in the same turns each time, each reads only what 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.loops import fresh_number, size_of
+from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.schedule.groups import rows_to_share
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.tactics.local_buffers import (
+    Values,
     computed_alike,
     costly_along,
     is_of_row,
@@ -25,10 +30,50 @@ from proofgrad.core.compile.tactics.local_buffers import (
 )
 from proofgrad.core.compile.tactics.shared_tiles import in_turns
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Groups for which a unit has memory, so that one reads while another waits.
 GROUPS_OF_A_UNIT = 2
+
+
+def short_rows_kept(
+    nest: LoopNest, of_group: UOp, items: int, lanes: Mapping[int, int], target: Target
+) -> LoopNest:
+    """The nest whose rows, several a group, are read once, where the items of a row take all of it at once, in their registers.
+
+    `of_group`: the loop over the rows of a group. What reductions over the rows are in is kept when these are made.
+    """
+    around = [x for x in output_loops(nest.graph) if x.arg[1] is AxisRole.BLOCK or x is of_group]
+    for values in (_loads_along, costly_along):
+        of_rows = partial(_of_rows, values, around)
+        for alike in computed_alike(nest.graph, of_rows):
+            loop, value = alike[0]
+            width = lanes.get(loop.arg[0], 0)
+            is_whole = size_of(loop) == items * width
+            below = toposort((value,), lambda n: n.op is not Ops.LOCAL_BUFFER)
+            is_ready = all([n.op is not Ops.REDUCE for n in below])
+            if not is_whole or not is_ready or width * value.dtype.itemsize > target.row_part_bytes:
+                continue
+            number = fresh_number(nest.graph)
+            nest = kept_along_row(nest, alike, AxisRole.LANE, (of_group,))
+            item = UOp.range(items, number + 1, AxisRole.LANE)
+            if width > 1:
+                made = NewLoop(*item.arg), NewLoop(number + 2, AxisRole.VECTOR)
+                nest = split(nest, UOp.range(size_of(loop), *item.arg), (width,), made)
+            rows = UOp.range(size_of(of_group), number, AxisRole.REDUCE)
+            nest = collapse(nest, (rows, item), NewLoop(number + 3, AxisRole.LANE))
+    return nest
+
+
+def _of_rows(
+    values: Values,
+    around: list[UOp],
+    loop: UOp,
+    free: Mapping[UOp, frozenset[UOp]],
+    outer: list[UOp],
+) -> list[UOp]:
+    """The values along a loop that beside it change with the loops around rows."""
+    return values(loop, free, [*around, *[x for x in outer if x not in around]])
 
 
 def rows_kept(nest: LoopNest, items: int, lanes: Mapping[int, int], target: Target) -> LoopNest:
