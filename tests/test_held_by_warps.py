@@ -143,6 +143,12 @@ def test_a_softmax_of_short_rows_needs_no_memory_and_no_wait() -> None:
     assert len(held_by_items(linear)) == 2  # the rows, and what exp2 gave
 
 
+def test_as_many_rows_as_elements_are_read_in_vectors() -> None:
+    linear = kernel("sum", 16, 16, "8x4")
+    loads = [n for n in linear.src if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM]
+    assert {n.dtype.lanes for n in loads} == {4}
+
+
 def test_warps_of_a_row_wait_once() -> None:
     text = emit_ptx(kernel("sum", 3, 700, "1x64"), "rows", 90).text
     assert text.count("bar.sync") == text.count(".shared .align") == 1
