@@ -149,6 +149,16 @@ def test_as_many_rows_as_elements_are_read_in_vectors() -> None:
     assert {n.dtype.lanes for n in loads} == {4}
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_short_rows_of_any_type_are_read_in_one_wide_load_of_each_item(dtype: str) -> None:
+    with compile_only(), Context(PLANS=0):
+        given = Tensor(rows(80, 32, "float32"), device="EXCHANGING").cast(dtype).realize()
+        given.softmax().realize()
+    linear = EMITTED[-1]
+    loads = [n for n in linear.src if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM]
+    assert [n.dtype.lanes * n.dtype.scalar.itemsize for n in loads] == [16]
+
+
 def test_warps_of_a_row_wait_once() -> None:
     text = emit_ptx(kernel("sum", 3, 700, "1x64"), "rows", 90).text
     assert text.count("bar.sync") == text.count(".shared .align") == 1

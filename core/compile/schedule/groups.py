@@ -42,6 +42,8 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
         return NO_GROUP
     longest = max([size_of(row.src[1]) for row in rows])
     items = min(target.group_items, _power_of_two(longest // LEAST_ELEMENTS))
+    whole = _items_at_once(rows, target)
+    items = items if whole is None else whole
     items = max(items, 2) if is_stored else items
     if is_stored or len(rows) > 1:
         items = _items_that_hold(rows, items, target)
@@ -61,6 +63,16 @@ def _items_that_hold(rows: list[UOp], items: int, target: Target) -> int:
     while most < target.row_items and nbytes > most * target.row_part_bytes:
         most *= 2
     return most if nbytes <= most * target.row_part_bytes else items
+
+
+def _items_at_once(rows: list[UOp], target: Target) -> int | None:
+    """As many of the items that run in step as take a row in one wide load each; None where no power of two does."""
+    loads = [n for row in rows for n in toposort((row.src[0],)) if n.op is Ops.LOAD]
+    lanes = min([target.lanes(load.dtype) for load in loads], default=1)
+    sizes = {size_of(row.src[1]) for row in rows}
+    items = max(sizes) // lanes
+    is_whole = len(sizes) == 1 and items * lanes == max(sizes) and _power_of_two(items) == items
+    return items if is_whole and 1 < items <= min(target.lockstep, target.group_items) else None
 
 
 def _bytes_each(row: UOp) -> int:
