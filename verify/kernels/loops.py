@@ -299,42 +299,6 @@ def digits_of_positions(positions: Sequence[UOp], size: int) -> list[UOp]:
     return [UOp.range(n, DIGITS + k) for k, n in enumerate(sizes)]
 
 
-def is_nested(total: UOp) -> bool:
-    """Whether a reduction combines what another one by the same operation gives, over other loops."""
-    value = total.src[0]
-    is_inside = value.op is Ops.REDUCE and value.arg is total.arg
-    return is_inside and set(value.src[1:]).isdisjoint(total.src[1:])
-
-
-def in_one(total: UOp) -> UOp:
-    """reduce[a](reduce[b](x)) as reduce[b, a](x): the order of a reduction is not specified."""
-    while is_nested(total):
-        inner = total.src[0]
-        total = total.replace(src=(inner.src[0], *inner.src[1:], *total.src[1:]))
-    return total
-
-
-def by_stride(reduction: UOp) -> UOp:
-    """The same reduction, whose order is not specified, with its loops as they lie in what it loads, the furthest apart first.
-
-    Those of many parts of one loop are its digits in this order, most likely.
-    """
-    strides: dict[UOp, int] = {}
-    addends = [n.src[1] for n in toposort((reduction.src[0],)) if n.op is Ops.INDEX]
-    while addends:
-        addend = addends.pop()
-        form = linear_form(addend)
-        if form is None:  # of a sum with a part that is nearest to something, the others
-            addends += addend.src if addend.op is Ops.ADD else ()
-            continue
-        for part, stride in form.parts.items():
-            while part.op is not Ops.RANGE:
-                part = part.src[0]
-            strides[part] = max(stride, strides.get(part, 0))
-    loops = sorted(reduction.src[1:], key=lambda x: -strides.get(x, 0))
-    return reduction.replace(src=(reduction.src[0], *loops))
-
-
 def common_loops(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp]:
     """Loops with the same name and size are taken to be the same."""
     named = {(loop_name(x), loop_size(x)): x for x in after}

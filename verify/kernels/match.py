@@ -18,11 +18,8 @@ from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.loops import (
     LoopMap,
-    by_stride,
     common_loops,
     guesses,
-    in_one,
-    is_nested,
     map_by_digits,
     map_by_position,
     shortest,
@@ -30,9 +27,12 @@ from proofgrad.verify.kernels.loops import (
 from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import Written
 from proofgrad.verify.kernels.reduction_forms import (
+    by_stride,
     choice_of,
     combined_by,
+    in_one,
     is_masked,
+    is_nested,
     is_written_out,
     with_inner_sums,
     written_out,

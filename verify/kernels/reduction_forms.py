@@ -7,7 +7,8 @@ combined (kernels/match.py), reductions over parts of the iterations (kernels/un
 from __future__ import annotations
 
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.verify.kernels.loops import linear_form
 from proofgrad.verify.kernels.questions import all_of
 from proofgrad.verify.kernels.terms import loop_size
 
@@ -93,3 +94,39 @@ def with_inner_sums(total: UOp) -> UOp:
     if masks:
         value = all_of(masks).where(value, UOp.const(value.dtype, 0))
     return total.replace(src=(value, *loops))
+
+
+def is_nested(total: UOp) -> bool:
+    """Whether a reduction combines what another one by the same operation gives, over other loops."""
+    value = total.src[0]
+    is_inside = value.op is Ops.REDUCE and value.arg is total.arg
+    return is_inside and set(value.src[1:]).isdisjoint(total.src[1:])
+
+
+def in_one(total: UOp) -> UOp:
+    """reduce[a](reduce[b](x)) as reduce[b, a](x): the order of a reduction is not specified."""
+    while is_nested(total):
+        inner = total.src[0]
+        total = total.replace(src=(inner.src[0], *inner.src[1:], *total.src[1:]))
+    return total
+
+
+def by_stride(reduction: UOp) -> UOp:
+    """The same reduction, whose order is not specified, with its loops as they lie in what it loads, the furthest apart first.
+
+    Those of many parts of one loop are its digits in this order, most likely.
+    """
+    strides: dict[UOp, int] = {}
+    addends = [n.src[1] for n in toposort((reduction.src[0],)) if n.op is Ops.INDEX]
+    while addends:
+        addend = addends.pop()
+        form = linear_form(addend)
+        if form is None:  # of a sum with a part that is nearest to something, the others
+            addends += addend.src if addend.op is Ops.ADD else ()
+            continue
+        for part, stride in form.parts.items():
+            while part.op is not Ops.RANGE:
+                part = part.src[0]
+            strides[part] = max(stride, strides.get(part, 0))
+    loops = sorted(reduction.src[1:], key=lambda x: -strides.get(x, 0))
+    return reduction.replace(src=(reduction.src[0], *loops))
