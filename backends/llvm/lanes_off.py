@@ -8,19 +8,28 @@ LLVM 22 takes a load of the part without its mask (AVX and AVX2). So these lanes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
+_NOWHERE: Mapping[UOp, int] = {}
 
-def may_be_on(mask: UOp) -> tuple[bool, ...]:
-    """Of each lane, whether a kernel may be given what turns it on."""
-    known: dict[UOp, tuple[Any, ...]] = {}
-    for node in toposort((mask,)):
-        known[node] = _lanes(node, [known[source] for source in node.src])
-    return tuple([value is not False for value in known[mask]])
+
+def may_be_on(mask: UOp, at: Mapping[UOp, int] = _NOWHERE) -> tuple[bool, ...]:
+    """Of each lane, whether a kernel may be given what turns it on, in these iterations of loops."""
+    return tuple([value is not False for value in known_lanes(mask, at)])
+
+
+def known_lanes(term: UOp, at: Mapping[UOp, int]) -> tuple[Any, ...]:
+    """The value of each lane of a term, in these iterations of loops; None where a kernel computes it."""
+    known: dict[UOp, tuple[Any, ...]] = {loop: (number,) for loop, number in at.items()}
+    for node in toposort((term,)):
+        if node not in known:
+            known[node] = _lanes(node, [known[source] for source in node.src])
+    return known[term]
 
 
 def _lanes(node: UOp, sources: list[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from proofgrad.backends.llvm.conversions import write_cast
 from proofgrad.backends.llvm.held import unroll_whole
+from proofgrad.backends.llvm.lanes_off import known_lanes
 from proofgrad.backends.llvm.loops import OpenLoop, phi
 from proofgrad.backends.llvm.printer_state import PrinterState
 from proofgrad.backends.llvm.skipping import parts_of_truths, settled
@@ -19,6 +20,7 @@ from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.tiles import TILE, write_nothing
 from proofgrad.backends.llvm.written_out import AT_ONCE, Ahead, Turn
 from proofgrad.core.compile.machine.target import CompileError
+from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import CONST, END
 from proofgrad.core.ir.ops import Ops
@@ -34,9 +36,11 @@ class LoopPrinter(PrinterState):
         while position < len(nodes):
             node, end = nodes[position], position + 1
             if masks := self.unswitched.get(node):
-                while nodes[end - 1].op is not END:  # the loop has none inside of it
-                    end += 1
+                end = _end_of_innermost(nodes, position)
                 self._write_twice(nodes[position:end], masks)
+            elif (masks := self.peeled.get(node)) and node not in self.skipped:
+                end = _end_of_innermost(nodes, position)
+                self._write_peeled(nodes[position:end], masks)
             elif (inside := self.turns.get(node)) is not None:
                 self._write_turns(node, inside)
                 end += len(inside) + 1
@@ -97,6 +101,29 @@ class LoopPrinter(PrinterState):
                 name = self.current[accumulator] = f"%{writer.fresh('sum')}"
                 kind = self._kind(accumulator)
                 writer.do(phi(name, kind, unmasked[accumulator], first, value, second))
+
+    def _write_peeled(self, nodes: Sequence[UOp], masks: tuple[UOp, ...]) -> None:
+        """A loop without its last iteration, in which all masks hold; then that iteration, in which each lane is known."""
+        loop, *body, end = nodes
+        last, registers, positions = size_of(loop) - 1, dict(self.registers), dict(self.positions)
+        for truth in (known := settled(masks, self.linear.src)):
+            self.registers[truth] = literal(True, truth.dtype)
+        self.at_last = {loop: last}
+        self.open_loop(loop)
+        self.at_last = {}
+        for node in body:
+            if node not in known:
+                self._write(node)
+        self.close_loop(end)
+        self.registers, self.positions = {**registers, loop: str(last)}, positions
+        self.at_last = {loop: last}
+        for mask in masks:
+            lanes = known_lanes(mask, self.at_last)
+            self.registers[mask] = literal(lanes if len(lanes) > 1 else lanes[0], mask.dtype)
+        for node in body:
+            if node not in masks:
+                self._write(node)
+        self.at_last = {}
 
     def _written_to(self, loop: Sequence[UOp], label: str) -> tuple[str, dict[UOp, str]]:
         """The block in which the loop ends, and the registers of the accumulators there."""
@@ -207,7 +234,8 @@ class LoopPrinter(PrinterState):
                 True,
             )
         is_positive = size.op is Ops.CONST and size.arg > 0
-        return "0", self._register(size), not is_positive
+        bound = str(self.at_last[node]) if node in self.at_last else self._register(size)
+        return "0", bound, not is_positive
 
     def _is_one_each(self, node: UOp) -> bool:
         """Whether each item of a group has one iteration of a loop."""
@@ -303,6 +331,11 @@ class LoopPrinter(PrinterState):
     def result(self, node: UOp) -> None:
         """What an accumulator holds behind its loop."""
         self.registers[node] = self.current[node.src[0].src[0]]
+
+
+def _end_of_innermost(nodes: Sequence[UOp], position: int) -> int:
+    """Where a loop that has none inside of it ends."""
+    return next(k for k in range(position, len(nodes)) if nodes[k].op is END) + 1
 
 
 def _parts_of(loop: UOp) -> int:

@@ -81,7 +81,7 @@ class MemoryPrinter(PrinterState):
             address = self._address(node, position, first)
             position = replace(position, address=address, offsets=offsets, multiple_of=multiple)
         if mask is not None and mask.dtype.lanes > self.dialect.target.lanes(position.element) > 1:
-            position = replace(position, may_be_on=may_be_on(mask))
+            position = replace(position, may_be_on=may_be_on(mask, self.at_last))
         self.positions[node] = position
 
     def _address(self, node: UOp, position: Position, first: UOp) -> str:

@@ -17,6 +17,7 @@ from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators
 from proofgrad.backends.llvm.matrix_loads import loads_together
 from proofgrad.backends.llvm.memory import Position, masks_by_data
 from proofgrad.backends.llvm.nontemporal import nontemporal_stores
+from proofgrad.backends.llvm.peeling import peeled
 from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.register_transpose import transposed_stores
 from proofgrad.backends.llvm.skipping import skipped, unswitched
@@ -50,6 +51,9 @@ class PrinterState(ABC):
         self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
         self.skipped = skipped(linear)
         self.unswitched = unswitched(linear, self.skipped)
+        is_peeled = not dialect.target.work_items
+        self.peeled = peeled(linear) if is_peeled else {}
+        self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written
         self.by_data = masks_by_data(linear)
         self.transposed = transposed_stores(linear)
         self.between = {} if dialect.target.work_items else interleaved_stores(linear)
