@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import numpy as np
 import pytest
 from linear_kernels import linear
@@ -87,29 +84,3 @@ def test_rows_of_every_length_are_right(name: str) -> None:
             np.testing.assert_allclose(given.softmax(1).numpy(), want, rtol=1e-5)
             np.testing.assert_array_equal(given.max(1).numpy(), x.max(1))
             np.testing.assert_array_equal((-given).numpy(), -x)
-
-
-@pytest.mark.parametrize("kind", ["float32", "float64"])
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 33])
-def test_the_extreme_of_a_row_is_nan_if_one_is_and_orders_zeros(kind: str, size: int) -> None:
-    """Lanes are compared half by half, in vectors of every width."""
-    rng = np.random.default_rng(size)
-    for values in ([0.0, -0.0], [-1.0, -0.0], [0.0, 2.0, math.inf], [1.0, math.nan, -math.inf]):
-        x = rng.choice(np.array(values, kind), (8, size))
-        for name, zero in (("max", np.any), ("min", np.all)):
-            got, want = getattr(Tensor(x), name)(1).numpy(), getattr(x, name)(1)
-            np.testing.assert_array_equal(got, want)
-            is_positive = zero(~np.signbit(np.where(x == 0, x, -0.0 if name == "max" else 0.0)), 1)
-            np.testing.assert_array_equal(np.signbit(got)[want == 0], ~is_positive[want == 0])
-
-
-def test_the_larger_and_the_smaller_of_two_are_as_in_a_vector() -> None:
-    values = [0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan]
-    x, y = np.array(list(itertools.product(values, values)), np.float32).T
-    for count in (1, 2, 4, len(x)):
-        for name in ("maximum", "minimum"):
-            parts = range(0, len(x), count)
-            got = [getattr(Tensor(x[k : k + count].copy()), name)(Tensor(y[k : k + count].copy())).numpy()
-                   for k in parts]  # fmt: skip
-            want = getattr(np, name)(x, y)
-            np.testing.assert_array_equal(np.concatenate(got), want)

@@ -47,7 +47,8 @@ class Generator(Backend):
             memory = measured.applied(memory)
         dialect = self.dialect = Dialect()
         dialect.has_fma = host.is_arm or host.has("fma")
-        dialect.has_range = host.has("avx512vl") and host.has("avx512dq")
+        dialect.has_avx512 = host.has("avx512vl") and host.has("avx512dq")
+        dialect.has_modifiers = dialect.has_fma
         dialect.has_half = host.is_arm or host.has("f16c")
         wide = host.has("avx512f")
         dialect.dot_bits = frozenset([bits for bits, name in _HAVE_DOT.items() if host.has(name)])

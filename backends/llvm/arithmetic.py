@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from proofgrad.backends.llvm.avx512 import write_extreme
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.machine.target import CompileError
@@ -165,52 +166,6 @@ def _multiply_add(
         return writer.call("fma", dtype, operands)
     product = write_op(writer, Ops.MUL, dtype, operands[:2])
     return write_op(writer, Ops.ADD, dtype, (product, operands[2]))
-
-
-_RANGES = (128, 256, 512)  # bits of vectors of which VRANGE is there
-
-
-def _float_extreme(
-    writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None
-) -> str:
-    """Three instructions of AVX-512 where LLVM knows six: VRANGE orders zeros, and drops NaNs."""
-    bits = dtype.lanes * dtype.bits
-    if not writer.dialect.has_range or dtype.bits < 32 or bits not in (32, 64, *_RANGES):
-        return writer.call("maximum" if op is Ops.MAX else "minimum", dtype, operands)
-    if bits < min(_RANGES):  # the first lanes of a vector
-        wide = dtype.scalar.vec(min(_RANGES) // dtype.bits)
-        vectors = [_widened(writer, dtype, wide, operand) for operand in operands]
-        return _narrowed(writer, wide, dtype, _float_extreme(writer, op, wide, vectors, None))
-    vector, (x, y) = register_type(dtype), operands
-    kind, wanted = ("ps" if dtype.bits == 32 else "pd"), (5 if op is Ops.MAX else 4)
-    every = f"{vector} {x}, i{max(8, dtype.lanes)} -1"  # no lane is left out
-    rounding = ", i32 4" if bits == max(_RANGES) else ""  # as it is
-    chosen = writer.let(
-        f"call {vector} @llvm.x86.avx512.mask.range.{kind}.{bits}({vector} {x}, {vector} {y},"
-        f" i32 {wanted}, {every}{rounding})"
-    )
-    unordered = writer.let(f"fcmp uno {vector} {x}, {y}")
-    return writer.select(unordered, dtype, literal(math.nan, dtype), chosen)
-
-
-def _widened(writer: Writer, dtype: DType, wide: DType, value: str) -> str:
-    """A value in the first lanes of a wider vector."""
-    if dtype.lanes == 1:
-        element = f"{register_type(dtype)} {value}, i64 0"
-        return writer.let(f"insertelement {register_type(wide)} poison, {element}")
-    order = ", ".join([f"i32 {k}" if k < dtype.lanes else "i32 poison" for k in range(wide.lanes)])
-    vector = register_type(dtype)
-    operands = f"{vector} {value}, {vector} poison, <{wide.lanes} x i32> <{order}>"
-    return writer.let(f"shufflevector {operands}")
-
-
-def _narrowed(writer: Writer, wide: DType, dtype: DType, value: str) -> str:
-    """The first lanes of a vector."""
-    if dtype.lanes == 1:
-        return writer.lane(value, wide, 0)
-    order, vector = ", ".join([f"i32 {k}" for k in range(dtype.lanes)]), register_type(wide)
-    operands = f"{vector} {value}, {vector} poison, <{dtype.lanes} x i32> <{order}>"
-    return writer.let(f"shufflevector {operands}")
 
 
 # -- division ---------------------------------------------------------------------------------------
@@ -384,7 +339,7 @@ _SPECIAL: dict[tuple[Ops, str], Callable[[Writer, Ops, DType, Sequence[str], int
         (_negate, (Ops.NEG,), ("signed", "unsigned")),
         (_flip, (Ops.NOT,), ("bool", "signed", "unsigned")),
         (_multiply_add, (Ops.MULACC,), ("signed", "unsigned", "float")),
-        (_float_extreme, (Ops.MAX, Ops.MIN), ("float",)),
+        (write_extreme, (Ops.MAX, Ops.MIN), ("float",)),
         (_divide, (Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD), ("signed", "unsigned")),
         (_shift, (Ops.SHL, Ops.SHR), ("signed", "unsigned")),
         (_dot, (Ops.DOT,), ("signed", "unsigned")),

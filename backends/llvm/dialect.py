@@ -67,7 +67,7 @@ class Dialect:
     has_prefetch = True
     nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
     target = Target("llvm")  # its caches: what is asked for ahead of its use
-    has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
+    has_avx512 = False  # VRANGE and VSCALEF of vectors of any width (AVX-512 DQ and VL)
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
     keeps_in_registers = (
         False  # memory that an item has to itself is none: loops that fill it are written out

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
+from proofgrad.backends.llvm.avx512 import write_scaled
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.llvm.held import unrolled_loops
@@ -106,6 +107,9 @@ class _Printer(LoopPrinter, MemoryPrinter):
         operation = _WRITERS.get(node.op)
         if operation is not None:
             operation(self, node)
+        elif node in self.scaled:
+            value, exponent = [self._register(s) for s in self.scaled[node]]
+            self.registers[node] = write_scaled(self.writer, node.dtype, value, exponent)
         elif node.op in ALU:
             if self.dialect.has_modifiers and (made := self._modified(node)) is not None:
                 self.registers[node] = made

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from proofgrad.backends.llvm.avx512 import scaled
 from proofgrad.backends.llvm.copies import copies_of
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.group_memory import memory_of_group
@@ -93,6 +94,7 @@ class PrinterState(ABC):
         self.term_block, self.terms = "", list[UOp]()
         self.shared = 0  # open loops that the items of a group share out
         self.unrolled = 0  # loops that LLVM shall write out
+        self.scaled = scaled(linear) if dialect.has_avx512 else {}
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
 

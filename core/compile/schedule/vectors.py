@@ -40,7 +40,7 @@ LEAST_LANES = 4
 WORTH_A_REST = 8
 # Drivers compile the text of kernels of work items, and take as much longer as it is; an exponential is 30 lines.
 MOST_COSTLY_AT_ONCE = 2
-# Vectors with masks, in a loop of a reduction, take so many times as long as others (measured).
+# A vector with a mask, in a loop of a reduction, takes so many times as long as another one (measured).
 MASKED_AGAIN = 2
 # Of work of so many cycles an element, lanes that are filled one by one are few of it, and a rest pays as well.
 WORTH_FILLING = 16
@@ -127,8 +127,8 @@ def _candidates(
         gathers = sum(step not in (0, 1) for step in steps)
         if override.deinterleaved is not False:
             gathers -= len(_read_in_steps(kernel, [loop], target))
-        # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). Each
-        # step of a reduction asks for its mask again, which beside an exponential is little.
+        # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). The
+        # last step of a reduction asks for its mask again, which beside an exponential is little.
         again = any([loop in free[n.src[0]] for n in looped])
         again = again and not _is_costly_along(loop, free)
         is_filled = gathers or keeps
@@ -187,14 +187,14 @@ def _contiguous_first(kernel: UOp) -> list[UOp]:
 def _fitting_lanes(size: int, lanes: int, rests: float | None) -> int | None:
     """A number of lanes that divides the size, else a full vector.
 
-    `rests`: so many vectors of a row with a rest cost as much as one of a row without, and the cheapest row is taken;
-    None: a short row with a rest does not pay.
+    `rests`: so many vectors cost as much as the last one of a row with a rest, and the cheapest row is taken; None: a
+    short row with a rest does not pay.
     """
     if size < LEAST_LANES:
         return None
     widths = [n for n in (LEAST_LANES, 8, 16) if n <= lanes]
     if rests is not None and widths:
-        return min(widths, key=lambda n: -(-size // n) * (rests if size % n else 1))
+        return min(widths, key=lambda n: -(-size // n) + (rests - 1 if size % n else 0))
     fitting = next((n for n in reversed(widths) if size % n == 0), None)
     if fitting is None or (fitting < lanes and size >= 4 * lanes):
         return lanes if size > lanes else None

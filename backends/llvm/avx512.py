@@ -1,0 +1,108 @@
+"""Instructions of AVX-512 that do what takes several others: the larger of two floats, a float times a power of two.
+
+Owns: their text, which nodes VSCALEF stands for. Does not own: other instructions (arithmetic.py), which machines have them (a dialect).
+
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VRANGEPS, VSCALEFPS. Vectors have 128, 256 or
+512 bits; fewer elements are the first lanes of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from proofgrad.backends.llvm.modifiers import number_of
+from proofgrad.backends.llvm.text import literal, register_type
+from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.compile.math.transcendental import exp2
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import WHERE
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+WIDTHS = (128, 256, 512)
+_TYPES = {dtypes.float32: "ps", dtypes.float64: "pd"}
+
+
+def write_extreme(
+    writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None = None
+) -> str:
+    """Three instructions where LLVM knows six: VRANGE orders zeros, and drops NaNs."""
+    if not writer.dialect.has_avx512 or (wide := _vector_of(dtype)) is None:
+        return writer.call("maximum" if op is Ops.MAX else "minimum", dtype, operands)
+    x, y = [_widened(writer, dtype, wide, operand) for operand in operands]
+    chosen = _call(writer, "range", wide, (x, y), f"i32 {5 if op is Ops.MAX else 4}, ")
+    unordered = writer.let(f"fcmp uno {register_type(wide)} {x}, {y}")
+    found = writer.select(unordered, wide, literal(math.nan, wide), chosen)
+    return _narrowed(writer, wide, dtype, found)
+
+
+def scaled(linear: UOp) -> dict[UOp, tuple[UOp, UOp]]:
+    """Of what `exp2` has made a value near 1 and a float: it is the value times 2 to the power of that, which is an integer.
+
+    There it is applied as two factors; the product with the first is exact, so that both ways round once.
+    """
+    found: dict[UOp, tuple[UOp, UOp]] = {}
+    nodes = frozenset(linear.src)
+    for node in linear.src:
+        if node.op is not WHERE or _vector_of(node.dtype) is None:
+            continue
+        lowest, argument = node.src[1:]
+        if (number_of(lowest) or 0.0) < 0 and (made := exp2(argument)) in nodes:
+            value = made.src[0].src[0]
+            (rest,) = [s for s in value.src if s.op is Ops.ADD and s.src[1].op is Ops.NEG]
+            found[made] = value, rest.src[1].src[0]
+    return found
+
+
+def write_scaled(writer: Writer, dtype: DType, value: str, exponent: str) -> str:
+    """The value times 2 to the power of the exponent."""
+    wide = _vector_of(dtype)
+    assert wide is not None  # `scaled`
+    operands = [_widened(writer, dtype, wide, operand) for operand in (value, exponent)]
+    return _narrowed(writer, wide, dtype, _call(writer, "scalef", wide, operands, ""))
+
+
+def _vector_of(dtype: DType) -> DType | None:
+    """The least vector that has the lanes of a type."""
+    bits = dtype.lanes * dtype.bits
+    if dtype.scalar not in _TYPES or bits not in (32, 64, *WIDTHS):
+        return None
+    return dtype.scalar.vec(max(bits, WIDTHS[0]) // dtype.bits)
+
+
+def _call(writer: Writer, name: str, dtype: DType, operands: Sequence[str], order: str) -> str:
+    """An instruction of whole vectors: no lane is left out, and rounding is as it is."""
+    vector, bits = register_type(dtype), dtype.lanes * dtype.bits
+    first, second = operands
+    rounding = ", i32 4" if bits == WIDTHS[-1] else ""
+    return writer.let(
+        f"call {vector} @llvm.x86.avx512.mask.{name}.{_TYPES[dtype.scalar]}.{bits}({vector} {first},"
+        f" {vector} {second}, {order}{vector} {first}, i{max(8, dtype.lanes)} -1{rounding})"
+    )
+
+
+def _widened(writer: Writer, dtype: DType, wide: DType, value: str) -> str:
+    """A value in the first lanes of a vector."""
+    if dtype is wide:
+        return value
+    if dtype.lanes == 1:
+        element = f"{register_type(dtype)} {value}, i64 0"
+        return writer.let(f"insertelement {register_type(wide)} poison, {element}")
+    return _lanes(writer, dtype, value, [*range(dtype.lanes), *["poison"] * dtype.lanes])
+
+
+def _narrowed(writer: Writer, wide: DType, dtype: DType, value: str) -> str:
+    """The first lanes of a vector."""
+    if dtype is wide:
+        return value
+    if dtype.lanes == 1:
+        return writer.lane(value, wide, 0)
+    return _lanes(writer, wide, value, range(dtype.lanes))
+
+
+def _lanes(writer: Writer, dtype: DType, value: str, lanes: Sequence[int | str]) -> str:
+    """These lanes of a vector."""
+    vector, order = register_type(dtype), ", ".join([f"i32 {lane}" for lane in lanes])
+    operands = f"{vector} {value}, {vector} poison, <{len(lanes)} x i32> <{order}>"
+    return writer.let(f"shufflevector {operands}")
