@@ -206,3 +206,12 @@ def test_reshaped_result_is_no_kernel_of_its_own(x: Tensor) -> None:
     y = (x + 2).reshape(12)
     assert kernels_of(y, (x + 2)) == 1
     assert y.tolist() == (x + 2).reshape(12).tolist()
+
+
+def test_what_a_root_alone_shows_as_it_is_has_no_buffer_of_its_own() -> None:
+    x = Tensor([[0.0, 1.0], [2.0, 3.0]]).realize()
+    copied = (x + 1).contiguous()
+    assert len(copied.detach().schedule()) == len(copied.reshape(4).detach().schedule()) == 1
+    shown = copied.detach()
+    Tensor.realize(shown, copied)
+    assert shown.tolist() == copied.tolist() == [[1.0, 2.0], [3.0, 4.0]]

@@ -121,6 +121,16 @@ def test_network_of_comparators_sorts_as_ranks_do(
     assert Tensor(x.T).argsort(0).tolist() == x.T.argsort(0, kind="stable").tolist()
 
 
+@pytest.mark.parametrize(("rows", "apart"), [(1, 4), (4, 2), (5, 1), (11, 0), (17, 0)])
+def test_rows_are_cut_into_columns_where_fewer_elements_are_sorted_then(
+    rows: int, apart: int
+) -> None:
+    """Neighbours in memory are compared with those of other blocks beside them."""
+    assert networks._levels_apart(rows, 300) == apart
+    x = np.random.default_rng(rows).standard_normal((rows, 300)).astype(np.float32)
+    assert_same(Tensor(x).sort()[0], np.sort(x, 1))
+
+
 def test_first_of_an_axis_of_variable_length() -> None:
     x = np.random.default_rng(0).integers(0, 9, (2, 50)).astype(np.float32)
     for size in (24, 37):

@@ -41,8 +41,9 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     nodes = toposort((root,))
     consumers = _consumers(nodes)
     stored = {s for s in map(below_reshape, root.src) if s.op is not Ops.BUFFER}
+    same = _stored_as_roots(root, consumers)
     for node in nodes:
-        if node.op in (Ops.COPY, Ops.CONTIGUOUS):
+        if node.op is Ops.COPY or (node.op is Ops.CONTIGUOUS and node not in same):
             stored.add(node)
             if node.op is Ops.COPY and node.src[0].op is not Ops.BUFFER:
                 stored.add(node.src[0])
@@ -79,6 +80,18 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)
     return stored | beyond_limits(nodes, consumers, stored, target)
+
+
+def _stored_as_roots(root: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
+    """What a root alone reads, and shows as it is: one buffer has the elements of both."""
+    found: set[UOp] = set()
+    for node in map(below_reshape, root.src):
+        while node.op is Ops.DETACH or node.op is Ops.CONTIGUOUS or node.op is Ops.RESHAPE:
+            node = node.src[0]
+            if len(consumers[node]) > 1 or node in root.src:
+                break
+            found.add(node)
+    return found
 
 
 def _before_widening(node: UOp) -> UOp:

@@ -48,10 +48,9 @@ def sort_lines(x: _T) -> _T:
     """Each row of a matrix of integers in order."""
     rows, size = x.shape
     levels = (size - 1).bit_length()
-    apart = 0  # levels at the end for which a row is one line, and no longer columns
-    while is_plain((rows,)) and apart < levels and rows << apart < LEAST_LINES:
-        apart += 1
-    length = 1 << levels - apart if apart else size + -size % (1 << max(0, levels - ROUNDED))
+    # levels at the end for which a row is one line, and no longer columns
+    apart = _levels_apart(rows, size) if is_plain((rows,)) else 0
+    length = _length_of_lines(size, apart)
     columns = _rounded(x, length).reshape((-1, length))
     count = columns.shape[0]
     sorted_ = _side_by_side(columns).reshape((1, length, -1))
@@ -65,6 +64,23 @@ def sort_lines(x: _T) -> _T:
     for level in _levels(levels - apart, levels):
         whole = _sorted_by(whole, level)
     return whole.reshape((rows, -1))._cut(1, 0, size)
+
+
+def _levels_apart(rows: int, size: int) -> int:
+    """So many that the fewest elements are sorted, those beside the rows and behind them among them; of lanes that are not filled."""
+    most = max(0, (size - 1).bit_length() - 1)
+    few = [n for n in range(most + 1) if n == 0 or rows << n - 1 < LEAST_LINES]
+
+    def sorted_elements(apart: int) -> int:
+        return -(-(rows << apart) // LEAST_LINES) * LEAST_LINES * _length_of_lines(size, apart)
+
+    return min(few, key=sorted_elements)
+
+
+def _length_of_lines(size: int, apart: int) -> int:
+    """How long a line is, where a row is cut into 2**apart."""
+    levels = (size - 1).bit_length()
+    return 1 << levels - apart if apart else size + -size % (1 << max(0, levels - ROUNDED))
 
 
 def least_of_lines(x: _T, count: int) -> _T:
@@ -171,14 +187,19 @@ def _kernel(x: _T, digits: int, apart: int, layers: Iterable[_Layer]) -> _T:
     Each digit of an element's number is an axis, so that the other one of a pair is itself with axes the other way round.
     """
     outer, size, lanes = x.shape
+    if apart * lanes == 1:  # neighbours in memory: beside them lie those of other blocks
+        blocks = x.reshape((-1, 1 << digits))
+        turned = _kernel(_side_by_side(blocks).reshape((1, 1 << digits, -1)), digits, 1, layers)
+        turned = turned._cut(2, 0, blocks.shape[0]).reshape((1 << digits, -1))
+        return turned.permute((1, 0)).contiguous().reshape(x.shape)
     view = (outer * size // (apart << digits), *[2] * digits, apart, lanes)
     first = [_is_first(axis, view) for axis in range(digits, 0, -1)]
     node = reshape_node(x._uop, view)
     for layer in layers:
-        turned = {digits - layer.digit}
+        flipped = {digits - layer.digit}
         if layer.mirrored:
-            turned.update(range(digits - layer.digit, digits + 2))
-        flips = tuple([axis in turned for axis in range(len(view))])
+            flipped.update(range(digits - layer.digit, digits + 2))
+        flips = tuple([axis in flipped for axis in range(len(view))])
         pair = (node, UOp(Ops.FLIP, x.dtype, (node,), flips))
         ends = [UOp(op, x.dtype, pair) for op in (Ops.MIN, Ops.MAX)]
         node = UOp(Ops.WHERE, x.dtype, (first[layer.digit], *ends))
