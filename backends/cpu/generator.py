@@ -48,6 +48,7 @@ class Generator(Backend):
         dialect = self.dialect = Dialect()
         dialect.has_fma = host.is_arm or host.has("fma")
         dialect.has_avx512 = host.has("avx512vl") and host.has("avx512dq")
+        dialect.has_vector_masks = host.has("avx") and not host.has("avx512f")
         dialect.has_modifiers = dialect.has_fma
         dialect.has_half = host.is_arm or host.has("f16c")
         wide = host.has("avx512f")

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from proofgrad.backends.llvm.avx512 import write_extreme
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.writer import Writer
+from proofgrad.backends.llvm.x86 import write_extreme
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.op_names import BROADCAST, CONST, WHERE

@@ -67,6 +67,7 @@ class Dialect:
     has_prefetch = True
     nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
     target = Target("llvm")  # its caches: what is asked for ahead of its use
+    has_vector_masks = False  # comparisons give ones in all bits of a lane (AVX before AVX-512)
     has_avx512 = False  # VRANGE and VSCALEF of vectors of any width (AVX-512 DQ and VL)
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
     keeps_in_registers = (

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
-from proofgrad.backends.llvm.avx512 import write_scaled
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.llvm.held import unrolled_loops
@@ -18,6 +17,7 @@ from proofgrad.backends.llvm.memory import NONTEMPORAL, UNPREDICTABLE
 from proofgrad.backends.llvm.memory_printer import MemoryPrinter
 from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
 from proofgrad.backends.llvm.text import register_type
+from proofgrad.backends.llvm.x86 import write_scaled
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
     items_to_start,

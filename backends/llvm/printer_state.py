@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from proofgrad.backends.llvm.avx512 import scaled
 from proofgrad.backends.llvm.copies import copies_of
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.group_memory import memory_of_group
@@ -27,6 +26,7 @@ from proofgrad.backends.llvm.tiles import tiles_of
 from proofgrad.backends.llvm.warp_registers import exchanged_memory
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import Turn, filled_ahead, turns_written_out
+from proofgrad.backends.llvm.x86 import scaled
 from proofgrad.core.compile.lowering.held_by_warps import memory_of
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.lowering.waits import waits

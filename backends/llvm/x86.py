@@ -1,4 +1,4 @@
-"""Instructions of AVX-512 that do what takes several others: the larger of two floats, a float times a power of two.
+"""Instructions of x86 that do what takes several others: the larger of two floats, a float times a power of two (AVX-512).
 
 Owns: their text, which nodes VSCALEF stands for. Does not own: other instructions (arithmetic.py), which machines have them (a dialect).
 
@@ -27,14 +27,40 @@ _TYPES = {dtypes.float32: "ps", dtypes.float64: "pd"}
 def write_extreme(
     writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None = None
 ) -> str:
-    """Three instructions where LLVM knows six: VRANGE orders zeros, and drops NaNs."""
-    if not writer.dialect.has_avx512 or (wide := _vector_of(dtype)) is None:
+    """Three instructions where LLVM knows six: VRANGE orders zeros, and drops NaNs. Five of AVX before AVX-512."""
+    has_any = writer.dialect.has_avx512 or writer.dialect.has_vector_masks
+    if not has_any or (wide := _vector_of(dtype)) is None:
         return writer.call("maximum" if op is Ops.MAX else "minimum", dtype, operands)
     x, y = [_widened(writer, dtype, wide, operand) for operand in operands]
+    if not writer.dialect.has_avx512:
+        return _narrowed(writer, wide, dtype, _by_both_orders(writer, op, wide, x, y))
     chosen = _call(writer, "range", wide, (x, y), f"i32 {5 if op is Ops.MAX else 4}, ")
     unordered = writer.let(f"fcmp uno {register_type(wide)} {x}, {y}")
     found = writer.select(unordered, wide, literal(math.nan, wide), chosen)
     return _narrowed(writer, wide, dtype, found)
+
+
+def _by_both_orders(writer: Writer, op: Ops, dtype: DType, x: str, y: str) -> str:
+    """The larger of x and y, and of y and x, which differ where both are 0 or one is NaN: bits that both have, or all where one is NaN.
+
+    MAXPS gives its second operand there. Of the smaller ones the bits that one of them has are those of -0.0.
+    """
+    vector, bits = register_type(dtype), register_type(_integers(dtype))
+    order, join = ("ogt", "and") if op is Ops.MAX else ("olt", "or")
+    found = []
+    for one, other in ((x, y), (y, x)):
+        is_first = writer.let(f"fcmp {order} {vector} {one}, {other}")
+        chosen = writer.select(is_first, dtype, one, other)
+        found.append(writer.let(f"bitcast {vector} {chosen} to {bits}"))
+    both = writer.let(f"{join} {bits} {found[0]}, {found[1]}")
+    unordered = writer.let(f"fcmp uno {vector} {x}, {y}")
+    ones = writer.let(f"sext <{dtype.lanes} x i1> {unordered} to {bits}")
+    whole = writer.let(f"or {bits} {both}, {ones}")
+    return writer.let(f"bitcast {bits} {whole} to {vector}")
+
+
+def _integers(dtype: DType) -> DType:
+    return (dtypes.int32 if dtype.bits == 32 else dtypes.int64).vec(dtype.lanes)
 
 
 def scaled(linear: UOp) -> dict[UOp, tuple[UOp, UOp]]:
