@@ -46,7 +46,7 @@ def test_columns_in_other_pages_that_many_tiles_read_are_packed() -> None:
         matmul(32, 256, 1024, dtype=dtypes.float32),  # few rows
         matmul(1 << 13, 256, 1024, dtype=dtypes.float32),  # rows do not stay in the cache
         matmul(256, 64, 48, dtype=dtypes.float32),  # columns stay in the first cache
-        matmul(256, 256, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart
+        matmul(256, 256, 1024, (False, True), dtype=dtypes.float64),  # columns lie apart
     ):
         assert not packs(other)
     assert packs(matmul(32, 64, 64, dtype=dtypes.float32), override=Schedule(packed=True))

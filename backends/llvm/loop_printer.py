@@ -22,7 +22,7 @@ from proofgrad.backends.llvm.written_out import AT_ONCE, Ahead, Turn
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import CONST, END
+from proofgrad.core.ir.op_names import CONST, END, RANGE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -59,10 +59,23 @@ class LoopPrinter(PrinterState):
             own = [({**registers, loop: str(turn)}, dict(positions)) for turn in together]
             of_first = own[0][1] if first == 0 else of_first
             for node in inside:
+                if node in self.read_along or (node.op in (RANGE, END) and self.read_along):
+                    self.registers, self.positions, self.turn = *own[0], None
+                    made = self._write_once(node)
+                    for (known, _), register in zip(own, made):
+                        known[node] = register
+                    continue
                 for turn, (self.registers, self.positions) in zip(together, own):
                     self.turn = Turn(loop, turn, of_first) if turn else None
                     self._write(node)
         self.registers, self.positions, self.turn = registers, positions, None
+
+    def _write_once(self, node: UOp) -> list[str]:
+        """A node of which all turns run together: a loop inside, or a load of what all of them take; the registers of the turns."""
+        if node in self.read_along:
+            return self._load_transposed(node, self.read_along[node])
+        self._write(node)
+        return [self.registers[node]] * AT_ONCE if node.op is RANGE else []
 
     def _fill_first(self, loop: UOp, ahead: Ahead) -> None:
         """Before a loop that fills memory ahead: all parts but the one that its first iteration fills."""

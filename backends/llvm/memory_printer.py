@@ -32,6 +32,13 @@ from proofgrad.backends.llvm.tiles import (
     write_tile_load,
     write_tile_store,
 )
+from proofgrad.backends.llvm.transposed_loads import (
+    STEPS,
+    TransposedLoad,
+    both,
+    mask_of_steps,
+    write_transposed_loads,
+)
 from proofgrad.backends.llvm.vector_tiles import write_product_of_vectors
 from proofgrad.backends.llvm.warp_registers import bits_apart, write_exchanged
 from proofgrad.core.compile.lowering.held_by_items import item_of
@@ -168,6 +175,21 @@ class MemoryPrinter(PrinterState):
         item = write_cast(self.writer, self._register(index), index.dtype, dtypes.int32)
         return write_exchanged(
             self.writer, node.dtype, value, lambda word: dialect.word_of_item(let, word, item)
+        )
+
+    def _load_transposed(self, node: UOp, masks: TransposedLoad) -> list[str]:
+        """Four steps of what lies across, read along its rows."""
+        writer, dtype = self.writer, node.dtype
+        truths = [(self._register(truth), truth.dtype.lanes) for truth in masks.same]
+        wide = dtypes.bool.vec(dtype.lanes)
+        same = [one if lanes > 1 else writer.splat(one, wide) for one, lanes in truths]
+        ends = [
+            mask_of_steps(writer, self._register(step), step.dtype, bound.arg)
+            for step, bound in [end.src for end in masks.ends]
+        ]
+        of_lanes, of_steps = both(writer, dtype.lanes, same), both(writer, STEPS, ends)
+        return write_transposed_loads(
+            writer, self.positions[node.src[0]], dtype, of_lanes, of_steps
         )
 
     def _load_of_warp(self, node: UOp, position: Position) -> str:

@@ -23,6 +23,7 @@ from proofgrad.backends.llvm.register_transpose import transposed_stores
 from proofgrad.backends.llvm.skipping import skipped, unswitched
 from proofgrad.backends.llvm.text import literal
 from proofgrad.backends.llvm.tiles import tiles_of
+from proofgrad.backends.llvm.transposed_loads import TransposedLoad, transposed_loads
 from proofgrad.backends.llvm.warp_registers import exchanged_memory
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import Turn, filled_ahead, turns_written_out
@@ -83,7 +84,11 @@ class PrinterState(ABC):
         self.copies = copies_of(linear) if dialect.copies_ahead else {}
         self.copied = frozenset(self.copies.values())
         of_items = self.group is not None
-        self.turns = turns_written_out(linear, self.group, self.copied) if of_items else {}
+        self.read_along: dict[UOp, TransposedLoad] = {}
+        if dialect.target.work_items:
+            self.turns = turns_written_out(linear, self.group, self.copied) if of_items else {}
+        else:
+            self.turns, self.read_along = transposed_loads(linear)
         self.turn: Turn | None = None
         self.filled_ahead = filled_ahead(linear) if of_items else {}
         self.straight = {ahead.parts for ahead in self.filled_ahead.values()}
@@ -136,3 +141,7 @@ class PrinterState(ABC):
     @abstractmethod
     def _write(self, node: UOp) -> None:
         """The instructions of one node."""
+
+    @abstractmethod
+    def _load_transposed(self, node: UOp, masks: TransposedLoad) -> list[str]:
+        """A vector for each turn, read along its rows."""

@@ -111,11 +111,7 @@ def write_transposed_stores(
     writer: Writer, position: Position, dtype: DType, rows: list[str]
 ) -> None:
     """Store four vectors; `position` is that of the first, and the lanes of the others follow one by one."""
-    one, two, three, four = rows
-    low, high = [_shuffled(writer, dtype, one, two, lanes) for lanes in (LOW, HIGH)]
-    low_too, high_too = [_shuffled(writer, dtype, three, four, lanes) for lanes in (LOW, HIGH)]
-    columns = [_shuffled(writer, dtype, a, b, lanes)
-               for a, b in ((low, low_too), (high, high_too)) for lanes in (FIRST, SECOND)]  # fmt: skip
+    columns = transposed(writer, dtype, rows)
     part = memory_type(dtype.scalar.vec(TRANSPOSED_ROWS))
     vector = memory_type(dtype)
     for lane in range(dtype.lanes):
@@ -125,6 +121,18 @@ def write_transposed_stores(
         piece = writer.let(f"shufflevector {operands}")
         address = lane_address(writer, position, lane)
         writer.do(f"store {part} {piece}, {writer.dialect.pointer} {address}, align {ITEMSIZE}")
+
+
+def transposed(writer: Writer, dtype: DType, rows: list[str]) -> list[str]:
+    """Of four vectors in parts of four lanes: in each part the first lanes of all, the second ones, and so on."""
+    one, two, three, four = rows
+    low, high = [_shuffled(writer, dtype, one, two, lanes) for lanes in (LOW, HIGH)]
+    low_too, high_too = [_shuffled(writer, dtype, three, four, lanes) for lanes in (LOW, HIGH)]
+    return [
+        _shuffled(writer, dtype, a, b, lanes)
+        for a, b in ((low, low_too), (high, high_too))
+        for lanes in (FIRST, SECOND)
+    ]
 
 
 def _shuffled(writer: Writer, dtype: DType, one: str, other: str, lanes: tuple[int, ...]) -> str:

@@ -37,7 +37,7 @@ MOST_COPIES, MOST_MASKED = (
 AT_ONCE = (
     4  # other turns, whose loads are written before their stores: what they load waits in registers
 )
-_PLAIN = frozenset({CONST, CAST, BROADCAST, INDEX, Ops.BITCAST})
+PLAIN = frozenset({CONST, CAST, BROADCAST, INDEX, Ops.BITCAST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ def turns_written_out(
     of_group = {n.src[0] for n in linear.src if n.op is FILLED and is_of_group(n.src[1:])}
     found: dict[UOp, tuple[UOp, ...]] = {}
     for at, node in enumerate(linear.src):
-        if node.op is not RANGE or not _is_short(node, MOST_COPIES):
+        if node.op is not RANGE or not is_short(node, MOST_COPIES):
             continue
-        inside = _inside(linear, at)
+        inside = inside_of(linear, at)
         stores = [n for n in inside if n.op is STORE]
         are_copies = all([n in copied for n in stores])
         is_filling = bool(stores) and all([n in of_group for n in stores])
-        if not _is_short(node, _most_turns(inside, are_copies)):
+        if not is_short(node, _most_turns(inside, are_copies)):
             continue
         if is_filling and all([_runs_straight(n, items) for n in inside]):
             found[node] = inside
@@ -92,13 +92,14 @@ def _most_turns(inside: Sequence[UOp], are_copies: bool) -> int:
     return MOST_MASKED if any([n.op is INDEX and len(n.src) > 2 for n in inside]) else MOST_COPIES
 
 
-def _is_short(loop: UOp, most: int) -> bool:
+def is_short(loop: UOp, most: int) -> bool:
+    """Whether a loop that items do not share out runs so often at most."""
     size = loop.src[0]
     is_plain = loop.arg[1] in (AxisRole.REDUCE, AxisRole.LOOP)
     return is_plain and size.op is CONST and 0 < size.arg <= most
 
 
-def _inside(linear: UOp, at: int) -> tuple[UOp, ...]:
+def inside_of(linear: UOp, at: int) -> tuple[UOp, ...]:
     """The nodes between a RANGE and its END."""
     loop, nodes = linear.src[at], linear.src
     end = next(k for k in range(at, len(nodes)) if nodes[k].op is END and nodes[k].src[0] is loop)
@@ -111,7 +112,7 @@ def _runs_straight(node: UOp, items: int | None) -> bool:
         loop = node.src[0] if node.op is END else node
         size = loop.src[0]
         return loop.arg[1] is AxisRole.LANE and size.op is CONST and size.arg == items
-    return node.op in ALU or node.op in _PLAIN or node.op in (LOAD, STORE)
+    return node.op in ALU or node.op in PLAIN or node.op in (LOAD, STORE)
 
 
 def filled_ahead(linear: UOp) -> dict[UOp, Ahead]:
@@ -125,9 +126,9 @@ def filled_ahead(linear: UOp) -> dict[UOp, Ahead]:
             if node.arg[1] is AxisRole.AHEAD and around:
                 loop, first = around[-1]
                 before = linear.src[first + 1 : at]
-                is_plain = all([n.op in ALU or n.op in _PLAIN for n in before])
+                is_plain = all([n.op in ALU or n.op in PLAIN for n in before])
                 if loop.arg[1] is AxisRole.REDUCE and is_plain:
-                    found[loop] = Ahead(before, node, _inside(linear, at))
+                    found[loop] = Ahead(before, node, inside_of(linear, at))
             around.append((node, at))
     several = [n for n in linear.src if n.op is RANGE and n.arg[1] is AxisRole.AHEAD]
     return found if len(several) == len(found) else {}

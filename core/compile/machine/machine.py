@@ -63,7 +63,9 @@ class Core:
     )
     gather_cycles: float = 1.5  # to load one element of a vector, whose elements lie apart [M]
     scatter_cycles: float = 1.5  # to store one [M]
-    transposed_cycles: float = 0.4  # to store one of four vectors, transposed in registers [M]
+    transposed_cycles: float = (
+        0.4  # to store, or to load, one of four vectors, transposed in registers [M]
+    )
     copy_cycles: float = 1.5  # to copy an element into a table, in the order of both [M]
     copy_apart_cycles: float = 3.5  # where elements of the table lie apart in memory [M]
     launch_cycles: int = 2048  # to start one more kernel [M]

@@ -32,6 +32,8 @@ LARGEST_GROWTH = 2
 WORTH_A_KERNEL = 4
 # Below so many multiplications a contraction is not worth a tile: most of one would be empty.
 WORTH_MULTIPLICATIONS = 1 << 9
+# Bytes of what is transposed in registers.
+WORD_BYTES = 4
 
 ANY_MACHINE = Target("any")
 
@@ -119,8 +121,10 @@ class Contraction:
         """Whether columns lie side by side in memory, or can be put so in a table."""
         factor = self.column_factor
         steps = load_steps(factor, self.columns)
-        return all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps) or (
-            self.pays_tables(target) and growth(factor) <= LARGEST_GROWTH
+        return (
+            all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps)
+            or (self.pays_tables(target) and growth(factor) <= LARGEST_GROWTH)
+            or self.may_transpose(target.lanes(self.reduction.dtype), target)
         )
 
     def may_sum_lanes(self, target: Target) -> bool:
@@ -171,6 +175,20 @@ class Contraction:
     def rows_lie_along_depth(self) -> bool:
         """Whether the rows' operand lies in memory along the innermost loop of the sum."""
         return set(load_steps(self.row_factor, self.reduction.src[-1])) <= {1}
+
+    @cached_property
+    def columns_lie_along_sum(self) -> bool:
+        """Whether the columns' operand is memory of words that lies along the innermost loop of the sum."""
+        factor, loop = self.column_factor, self.reduction.src[-1]
+        is_loaded = factor.op is LOAD
+        is_of_words = factor.dtype.itemsize == WORD_BYTES and not self.blocks
+        return is_loaded and is_of_words and load_steps(factor, loop) == [1]
+
+    def may_transpose(self, columns: int, target: Target) -> bool:
+        """Whether an item may pack so many columns that lie along the sum: some steps are transposed in registers."""
+        nbytes = columns * self.depth * self.reduction.dtype.itemsize
+        has_room = not target.work_items and nbytes <= target.scratch_bytes
+        return has_room and self.columns_lie_along_sum and self.columns_lie_apart
 
     @cached_property
     def lies_along_sum(self) -> bool:

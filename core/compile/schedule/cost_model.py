@@ -89,8 +89,10 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
         step = max(step, tile.columns * itemsize / core.memory_bytes_a_cycle)
     step += _cycles_of_masks(tile, contraction, target)
     step += _cycles_of_lines(tile, contraction, target)
-    has_table = contraction.readers_of_columns(tile) >= 2
-    if contraction.columns_stay_apart or (contraction.columns_lie_apart and not has_table):
+    is_copied = contraction.readers_of_columns(tile) >= 2 or transposes_columns(
+        tile, contraction, target
+    )
+    if contraction.columns_stay_apart or (contraction.columns_lie_apart and not is_copied):
         step += tile.columns * core.gather_cycles
     once += TILE_CYCLES + _stores(tile, contraction, target)
     if size_of(contraction.rows) % tile.rows:
@@ -145,9 +147,21 @@ def pays_packing(tile: Tile, readers: int, contraction: Contraction, target: Tar
     if size_of(contraction.columns) % tile.columns and _are_masks_vectors(target):
         return False  # the mask of the last columns takes registers of the tile's
     along_rows, along_columns = _waits_of_orders(tile, contraction, target)
-    packing = PACKING_CYCLES * tile.vectors * contraction.depth / max(1, readers)
+    packing = cycles_to_pack(tile, contraction, target) / max(1, readers)
     packing += max(0.0, along_columns - along_rows)
     return packing < cycles_across_lines(tile, contraction, target)
+
+
+def transposes_columns(tile: Tile, contraction: Contraction, target: Target) -> bool:
+    """Whether an item may pack the columns of a tile, which lie along the sum, by transposing them in registers."""
+    return tile.lanes % TRANSPOSED_ROWS == 0 and contraction.may_transpose(tile.columns, target)
+
+
+def cycles_to_pack(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles in which an item packs the columns of a tile."""
+    if contraction.columns_lie_apart:
+        return target.core.transposed_cycles * tile.columns * contraction.depth
+    return PACKING_CYCLES * tile.vectors * contraction.depth
 
 
 def goes_along_rows(tile: Tile, contraction: Contraction, target: Target) -> bool:

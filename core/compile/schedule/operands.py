@@ -22,16 +22,18 @@ from proofgrad.core.compile.schedule.contraction import (
     tiles_along,
 )
 from proofgrad.core.compile.schedule.cost_model import (
-    PACKING_CYCLES,
+    TILE_CYCLES,
     columns_are_large,
     columns_collide,
     cycles_across_lines,
     cycles_of_tables,
+    cycles_to_pack,
     goes_along_rows,
     lie_near,
     pays_packing,
     readers_worth_a_table,
     rows_worth_a_table,
+    transposes_columns,
 )
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.ir.op_names import LOAD
@@ -110,23 +112,27 @@ def packs_columns(
 ) -> bool:
     """Whether each item copies the columns of a tile before its tiles of rows read them.
 
-    They must lie side by side. It pays where they reach over the ends of lines, or if an item has many tiles of rows, as its rows
-    stay in the second cache, and the columns of a tile do not stay in the first as they lie.
+    They must lie side by side, or along the sum. It pays where they reach over the ends of lines, or if an item has many tiles of rows,
+    as its rows stay in the second cache, and the columns of a tile do not stay in the first as they lie.
     """
     factor, itemsize = contraction.column_factor, contraction.reduction.dtype.itemsize
     nbytes = contraction.depth * tile.columns * itemsize
     if override.packed is False or contraction.blocks or nbytes > target.scratch_bytes:
         return False
-    if below_casts(factor).op is not LOAD or load_steps(factor, contraction.columns) != [1]:
+    is_transposed = transposes_columns(tile, contraction, target)
+    lie_side_by_side = load_steps(factor, contraction.columns) == [1]
+    if below_casts(factor).op is not LOAD or not (lie_side_by_side or is_transposed):
         return False
     if override.packed:
         return True
     if override.staged is not None and override.staged.columns:
         return False
+    if is_transposed:
+        return _pays_transposing(contraction, tile, target)
     row_bytes = size_of(contraction.rows) * contraction.depth * itemsize
     if row_bytes > target.cache_bytes * 3 // 4 or contraction.growth_of_columns > 1:
         return False
-    readers = _row_tiles_of_an_item(contraction, tile, target)
+    readers = row_tiles_of_an_item(contraction, tile, target)
     return pays_packing(tile, readers, contraction, target) or (
         readers >= WORTH_PACKING
         and contraction.pays_tables(target)
@@ -138,11 +144,40 @@ def packs_columns(
     )
 
 
-def _row_tiles_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> int:
-    """About so many tiles of rows has an item, where there are enough items for every thread."""
+def _pays_transposing(contraction: Contraction, tile: Tile, target: Target) -> bool:
+    """Whether items that pack columns, each for its tiles of rows, take less time than a table of them, if there can be one."""
+    may_be_table = contraction.pays_tables(target) and contraction.readers_of_columns(tile) >= 2
+    if not may_be_table or contraction.growth_of_columns > LARGEST_GROWTH:
+        return True
+    table = cycles_of_tables(contraction, Staged(False, True), tile, target)
+    return _packing(contraction, tile, target) < table + target.core.launch_cycles
+
+
+def _packing(contraction: Contraction, tile: Tile, target: Target) -> float:
+    """Cycles in which all items pack their columns."""
+    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    readers = row_tiles_of_an_item(contraction, tile, target)
+    return tiles * cycles_to_pack(tile, contraction, target) / readers
+
+
+def row_tiles_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> int:
+    """So many tiles of rows has an item that packs the columns of a tile for them.
+
+    Fewer of them keep threads busy, and pack the same columns again. All threads together take at most what they would if all had as much to
+    do, and one item more (R. L. Graham, Bounds for certain multiprocessing anomalies, 1966): the least of that.
+    """
     row_tiles, column_tiles = tiles_along(contraction, tile)
-    parts = -(-wanted_items(target) // (contraction.other_tiles * column_tiles))
-    return min(row_tiles // max(1, parts), most_row_tiles(contraction, tile, target))
+    columns = contraction.other_tiles * column_tiles
+    packing = cycles_to_pack(tile, contraction, target)
+    products = tile.rows * tile.vectors * contraction.depth / target.core.multiply_adds_a_cycle
+    most, parts = most_row_tiles(contraction, tile, target), -(-wanted_items(target) // columns)
+
+    def cycles(height: int) -> float:
+        item = packing + height * (products + TILE_CYCLES)
+        return (columns * -(-row_tiles // height) / target.threads + (target.threads > 1)) * item
+
+    heights = {min(most, -(-row_tiles // part)) for part in range(1, parts + 1)}
+    return min(heights, key=cycles)
 
 
 def most_row_tiles(contraction: Contraction, tile: Tile, target: Target) -> int:
@@ -223,8 +258,7 @@ def filling(
     cycles = cycles_of_tables(contraction, staged, tile, target)
     if staged.columns:
         return cycles
-    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     if packs_columns(contraction, tile, target, override):
-        readers = max(1, _row_tiles_of_an_item(contraction, tile, target))
-        return cycles + tiles * PACKING_CYCLES * tile.vectors * contraction.depth / readers
+        return cycles + _packing(contraction, tile, target)
+    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     return cycles + tiles * cycles_across_lines(tile, contraction, target)

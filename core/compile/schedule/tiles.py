@@ -26,6 +26,7 @@ from proofgrad.core.compile.schedule.operands import (
     filling,
     most_row_tiles,
     packs_columns,
+    row_tiles_of_an_item,
     wanted_items,
 )
 from proofgrad.core.ir.dtypes import DType
@@ -134,12 +135,13 @@ def choose_blocks(
     if contraction.blocks:
         return Blocks(row_tiles, _width_of_blocks(contraction, tile, target))
     others = prod(size_of(x) for x in contraction.others)
-    height = _block(row_tiles, most_row_tiles(contraction, tile, target))
-    width = column_tiles
-    if goes_along_rows(tile, contraction, target) and not packs_columns(
-        contraction, tile, target, override
-    ):
+    width, is_packed = column_tiles, packs_columns(contraction, tile, target, override)
+    if is_packed:
+        height = row_tiles_of_an_item(contraction, tile, target)
+    elif goes_along_rows(tile, contraction, target):
         height = 1
+    else:
+        height = _block(row_tiles, most_row_tiles(contraction, tile, target))
     if contraction.shares_large_columns(target.cache_bytes):
         column_bytes = tile.columns * contraction.depth * contraction.reduction.dtype.itemsize
         width = _block(column_tiles, max(1, target.room_bytes // column_bytes))
@@ -150,7 +152,7 @@ def choose_blocks(
 
     while width > 1 and items() < wanted:
         width = _block(column_tiles, width // 2)
-    while height > 1 and items() < wanted:
+    while height > 1 and items() < wanted and not is_packed:
         height = _block(row_tiles, height // 2)
     return Blocks(height, width)
 

@@ -12,12 +12,15 @@ item has to itself, in the order in which the tiles read: b[k, n] is element (k,
 
 from __future__ import annotations
 
-from proofgrad.core.compile.nests.loops import fresh_number
+from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import below_casts
+from proofgrad.core.compile.schedule.contraction import load_steps
+from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.split import split
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -34,4 +37,10 @@ def pack_columns(nest: LoopNest, vector: UOp, lane: UOp) -> LoopNest:
     loops = tuple([x for x in (*reduction.src[1:], vector, lane) if x in free])
     roles = [AxisRole.VECTOR if loop is lane else AxisRole.REDUCE for loop in loops]
     made = tuple([NewLoop(number + k, role) for k, role in enumerate(roles)])
-    return local_buffer(nest, column, loops, made)
+    nest = local_buffer(nest, column, loops, made)
+    step = reduction.src[-1]
+    if load_steps(column, step) != [1] or step is not loops[0] or size_of(step) < TRANSPOSED_ROWS:
+        return nest
+    steps = UOp.range(size_of(step), number, AxisRole.REDUCE)
+    inner = NewLoop(number + len(loops), AxisRole.REDUCE)
+    return split(nest, steps, (TRANSPOSED_ROWS,), (NewLoop(number, AxisRole.REDUCE), inner))

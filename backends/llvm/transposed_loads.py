@@ -1,0 +1,188 @@
+"""Vectors whose lanes lie apart, but of which each lane's next elements lie behind it: read along memory, and transposed in registers.
+
+    step k:   x[0, k]  x[1, k]  x[2, k] ...        four steps:   x[0, k : k + 4],  x[1, k : k + 4], ...
+
+Owns: which loops, the loads and their masks. Does not own: the shuffles (register_transpose.py), writing the loops (loop_printer.py).
+
+A loop of four steps that fills memory, with the columns of a tile or what lies across, has no loop in the text: each row of four elements is
+one load, instead of each element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proofgrad.backends.llvm.memory import Position, lane_address
+from proofgrad.backends.llvm.register_transpose import ITEMSIZE, lanes_apart, transposed
+from proofgrad.backends.llvm.skipping import parts_of_truths
+from proofgrad.backends.llvm.text import literal, memory_type, register_type, type_code
+from proofgrad.backends.llvm.writer import Writer
+from proofgrad.backends.llvm.written_out import PLAIN, inside_of, is_short
+from proofgrad.core.compile.nests.strides import coefficient
+from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.op_names import AND, BROADCAST, CONST, END, LOAD, PARAM, RANGE, STORE
+from proofgrad.core.ir.ops import ALU, Ops
+from proofgrad.core.ir.uop import UOp, counters_in
+
+STEPS = TRANSPOSED_ROWS
+
+
+class TransposedLoad(NamedTuple):
+    """The masks of a LOAD: those that are the same in all steps, and where the steps end: a number is below another."""
+
+    same: tuple[UOp, ...]
+    ends: tuple[UOp, ...]
+
+
+def transposed_loads(linear: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp, TransposedLoad]]:
+    """The loops of four steps, each with the nodes inside, and the LOADs in them that are read along their rows."""
+    loops: dict[UOp, tuple[UOp, ...]] = {}
+    loads: dict[UOp, TransposedLoad] = {}
+    written = {n.src[0].src[0] for n in linear.src if n.op is STORE}
+    for at, loop in enumerate(linear.src):
+        if loop.op is not RANGE or not is_short(loop, STEPS) or loop.src[0].arg != STEPS:
+            continue
+        inside = inside_of(linear, at)
+        if not all([_is_of_copies(node) for node in inside]):
+            continue
+        own = [n for n in inside if n.op is LOAD]
+        if not written.isdisjoint([n.src[0].src[0] for n in own]):
+            continue
+        found = {n: masks for n in own if (masks := _masks_of(n, loop)) is not None}
+        if found:
+            loops[loop] = inside
+            loads |= found
+    return loops, loads
+
+
+def _is_of_copies(node: UOp) -> bool:
+    """Whether a node may run for four steps before the next one does: it is no part of a sum."""
+    if node.op in (RANGE, END):
+        size = (node.src[0] if node.op is END else node).src[0]
+        return size.op is CONST and size.arg > 0
+    return node.op in ALU or node.op in PLAIN or node.op is LOAD or node.op is STORE
+
+
+def _masks_of(load: UOp, loop: UOp) -> TransposedLoad | None:
+    """The masks of a load that is read along its rows; None: it is not, or by masks of another kind."""
+    memory, index, *mask = load.src[0].src
+    dtype, apart = load.dtype, lanes_apart(index)
+    if (
+        memory.op is not PARAM
+        or apart is None
+        or dtype.is_bool
+        or dtype.scalar.itemsize != ITEMSIZE
+    ):
+        return None
+    if dtype.lanes % STEPS or coefficient(apart[0], loop) != 1:
+        return None
+    parts = [n for n in parts_of_truths(tuple(mask)) if n.op not in (AND, BROADCAST)]
+    ends = tuple([part for part in parts if loop in counters_in(part)])
+    same = tuple([part for part in parts if part not in ends])
+    return TransposedLoad(same, ends) if all([_is_end(part, loop) for part in ends]) else None
+
+
+def _is_end(truth: UOp, loop: UOp) -> bool:
+    """Whether a truth is that a step lies below a number."""
+    if truth.op is not Ops.CMPLT or truth.dtype.lanes > 1:
+        return False
+    step, bound = truth.src
+    is_signed = step.dtype.kind is Kind.SIGNED
+    return is_signed and bound.op is CONST and coefficient(step, loop) == 1
+
+
+def write_transposed_loads(
+    writer: Writer, position: Position, dtype: DType, same: str | None, steps: str | None
+) -> list[str]:
+    """The vectors of four steps; `position` is that of the first.
+
+    `same`: the mask of the lanes; `steps`: of the four steps. Where all hold, which is everywhere but at an end, none is asked for.
+    """
+    rows = [lane_address(writer, position, lane) for lane in range(dtype.lanes)]
+    row = dtype.scalar.vec(STEPS)
+    pointer, kind = writer.dialect.pointer, memory_type(row)
+    masks = [(same, dtype.lanes), (steps, STEPS)]
+    whole = [_holds_everywhere(writer, mask, lanes) for mask, lanes in masks if mask is not None]
+    if not whole:
+        return transposed(writer, dtype, _side_by_side(writer, row, _loads(writer, row, rows)))
+    end, every = writer.fresh("rows"), whole[0]
+    if len(whole) > 1:
+        every = writer.let(f"and i1 {every}, {whole[1]}")
+    writer.do(f"br i1 {every}, label %{end}.whole, label %{end}.lanes")
+    writer.begin_block(f"{end}.whole")
+    plain = transposed(writer, dtype, _side_by_side(writer, row, _loads(writer, row, rows)))
+    writer.do(f"br label %{end}")
+    writer.begin_block(f"{end}.lanes")
+    if same is not None:
+        writer.zero_bytes = max(writer.zero_bytes, STEPS * ITEMSIZE)
+        truths = dtypes.bool.vec(dtype.lanes)
+        rows = [
+            writer.let(
+                f"select i1 {writer.lane(same, truths, lane)}, {pointer} {at}, {pointer} @zeros"
+            )
+            for lane, at in enumerate(rows)
+        ]
+    loaded = (
+        _loads(writer, row, rows)
+        if steps is None
+        else [
+            writer.let(
+                f"call {kind} @llvm.masked.load.{type_code(kind)}.{writer.dialect.pointer_code}"
+                f"({pointer} align {ITEMSIZE} {at}, <{STEPS} x i1> {steps}, {kind} zeroinitializer)"
+            )
+            for at in rows
+        ]
+    )
+    masked = transposed(writer, dtype, _side_by_side(writer, row, loaded))
+    last = writer.block
+    writer.do(f"br label %{end}")
+    writer.begin_block(end)
+    vector = memory_type(dtype)
+    return [
+        writer.let(f"phi {vector} [ {one}, %{end}.whole ], [ {other}, %{last} ]", "load")
+        for one, other in zip(plain, masked)
+    ]
+
+
+def mask_of_steps(writer: Writer, number: str, dtype: DType, bound: int) -> str:
+    """Which of four steps, of which the first has that number, are below a bound."""
+    wide = dtype.vec(STEPS)
+    steps = f"{writer.splat(number, wide)}, {literal(tuple(range(STEPS)), wide)}"
+    far = writer.let(f"add {register_type(wide)} {steps}")
+    return writer.let(f"icmp slt {register_type(wide)} {far}, {literal(bound, wide)}")
+
+
+def both(writer: Writer, lanes: int, masks: Sequence[str]) -> str | None:
+    """The mask under which all hold; None: there is none."""
+    found: str | None = None
+    for mask in masks:
+        found = mask if found is None else writer.let(f"and <{lanes} x i1> {found}, {mask}")
+    return found
+
+
+def _holds_everywhere(writer: Writer, mask: str, lanes: int) -> str:
+    return writer.let(f"call i1 @llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {mask})")
+
+
+def _loads(writer: Writer, row: DType, rows: Sequence[str]) -> list[str]:
+    kind, pointer = memory_type(row), writer.dialect.pointer
+    return [writer.let(f"load {kind}, {pointer} {at}, align {ITEMSIZE}", "load") for at in rows]
+
+
+def _side_by_side(writer: Writer, row: DType, rows: list[str]) -> list[str]:
+    """Four vectors: rows 0, 4, 8, ... one behind the other, rows 1, 5, 9, ..., and so on."""
+    found = [rows[k::STEPS] for k in range(STEPS)]
+    while len(found[0]) > 1:
+        kind, lanes = memory_type(row), range(2 * row.lanes)
+        order = f"<{len(lanes)} x i32> <{', '.join([f'i32 {lane}' for lane in lanes])}>"
+        found = [
+            [
+                writer.let(f"shufflevector {kind} {low}, {kind} {high}, {order}")
+                for low, high in zip(some[::2], some[1::2], strict=True)
+            ]
+            for some in found
+        ]
+        row = row.scalar.vec(2 * row.lanes)
+    return [whole for (whole,) in found]

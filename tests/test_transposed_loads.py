@@ -1,0 +1,150 @@
+"""Columns that lie along the sum: packed by each item, four steps at a time, which are transposed in registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tensors import assert_close, numbers
+from test_tiles import AVX512, matmul
+
+from proofgrad import Tensor, explain, schedule
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.emit import emit
+from proofgrad.backends.llvm.transposed_loads import transposed_loads
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
+
+ROOMY = replace(AVX512, scratch_bytes=1 << 20)
+# rows, steps of the sum, columns: whole and broken groups of four steps, of vectors, of tiles
+SIZES = [(5, 4, 16), (7, 20, 33), (3, 5, 17), (16, 38, 53), (2, 7, 130), (33, 64, 64), (9, 6, 15)]
+
+
+def linear_of(
+    sizes: tuple[int, int, int],
+    dtype: DType = dtypes.float32,
+    target: Target = ROOMY,
+    override: Schedule = AUTOMATIC,
+) -> UOp:
+    """The one kernel of x @ y.T."""
+    body = matmul(*sizes, (False, True), dtype=dtype)
+    made = run_stages(KERNEL_STAGES, body, compiler().library, target, override=override)
+    (linear,) = parts_of(made)
+    return linear
+
+
+@pytest.mark.heuristics
+def test_each_row_of_four_steps_is_one_load() -> None:
+    linear = linear_of((64, 32, 64))
+    loops, loads = transposed_loads(linear)
+    assert len(loops) == len(loads) == 1
+    (load,), text = loads, emit(linear, "kernel", Dialect()).text
+    assert load.dtype.lanes == 16 and loads[load] == ((), ())
+    assert text.count("load <4 x float>") == 16
+    assert "gather" not in text and f"_loop{len(linear.src)}" not in text
+
+
+@pytest.mark.heuristics
+def test_masks_are_asked_for_where_one_is_off_alone() -> None:
+    linear = linear_of((64, 30, 61))
+    loops, loads = transposed_loads(linear)
+    ((same, ends),) = loads.values()
+    assert len(loops) == len(same) == len(ends) == 1
+    text = emit(linear, "kernel", Dialect()).text
+    assert text.count("load <4 x float>") == 16 and text.count("@llvm.masked.load.v4f32") == 16
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float16], ids=str)
+def test_other_sizes_are_gathered(dtype: DType) -> None:
+    for linear in parts_of(
+        run_stages(
+            KERNEL_STAGES,
+            matmul(64, 512, 64, (False, True), dtype=dtype),
+            compiler().library,
+            ROOMY,
+        )
+    ):
+        assert not transposed_loads(linear)[0]
+
+
+def test_memory_that_is_written_is_read_step_by_step() -> None:
+    """What a step reads may be what the one before has stored."""
+    linear = linear_of((64, 32, 64))
+    (load,) = transposed_loads(linear)[1]
+    read = load.src[0].src[0]
+    stores = [n for n in linear.src if n.op is Ops.STORE and n.src[0].src[0].op is Ops.PARAM]
+    out = stores[0].src[0].src[0]
+    changed = linear.substitute({read: out.replace(arg=(out.arg[0], read.arg[1]))})
+    written = {n.src[0].src[0] for n in changed.src if n.op is Ops.STORE}
+    if out in written:
+        changed = changed.substitute({out: out.replace(arg=(out.arg[0], read.arg[1]))})
+    assert transposed_loads(linear)[0] and not transposed_loads(changed)[0]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("kind", ["float32", "int32", "uint32", "float64"])
+def test_values(sizes: tuple[int, int, int], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, steps, columns = sizes
+    rng = np.random.default_rng(0)
+    one = rng.integers(0, 9, (rows, steps)).astype(kind)
+    other = rng.integers(0, 9, (columns, steps)).astype(kind)
+    for choice in ("", "packed=on staged=none", "packed=on tile=3x2x16", "packed=on tile=3x2x4"):
+        monkeypatch.setenv("CHOICES", f"tiled=on {choice}")
+        np.testing.assert_array_equal((Tensor(one) @ Tensor(other).T).numpy(), one @ other.T)
+
+
+@pytest.mark.parametrize("name", ["haswell", "x86-64-v2"])
+def test_other_processors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPU_TARGET", name)
+    for rows, steps, columns in SIZES:
+        a, b = numbers(rows, steps), numbers(columns, steps)
+        with schedule("tiled=on packed=on staged=none"):
+            assert_close(Tensor(a) @ Tensor(b).T, a @ b.T)
+
+
+def test_what_lies_beyond_an_end_is_not_multiplied() -> None:
+    """Beyond the steps of a row lies the next one, beyond the last row memory of others."""
+    a, b = numbers(4, 18), numbers(37, 18)
+    b[1:, 0] = np.nan
+    with schedule("tiled=on packed=on staged=none"), np.errstate(invalid="ignore"):
+        found = (Tensor(a) @ Tensor(b).T).numpy()
+    assert np.isfinite(found[:, 0]).all() and np.isnan(found[:, 1:]).all()
+
+
+def test_batches_and_what_is_computed() -> None:
+    x, each, w = numbers(3, 5, 22), numbers(3, 33, 22), numbers(33, 22)
+    with schedule("packed=on staged=none"):
+        assert_close(Tensor(x) @ Tensor(each).transpose(1, 2), x @ each.transpose(0, 2, 1))
+        assert_close((Tensor(x) @ Tensor(w).T + 1).relu(), np.maximum(x @ w.T + 1, 0))
+    assert_close(
+        Tensor(x) @ Tensor(w)[3:30, 2:].T.pad(((0, 2), (0, 0))), x[:, :, :20] @ w[3:30, 2:].T
+    )
+
+
+@pytest.mark.heuristics
+def test_a_table_is_filled_where_items_would_pack_the_same_too_often() -> None:
+    weights = Tensor.empty(241, 99).realize()
+    each = Tensor.empty(300, 99, 9).realize().transpose(1, 2)  # no loop is that of all rows
+    assert "staged=rows+columns packed=off" in explain(each @ weights.T)
+    assert "packed=on" in explain(Tensor.empty(65, 99).realize() @ weights.T)
+
+
+@pytest.mark.parametrize("check", ["CHECK", "PROVE"])
+def test_kernels_are_checked_and_proved(
+    check: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(check, "1")
+    monkeypatch.setenv("DEBUG", "2")
+    a, b = numbers(9, 14), numbers(50, 14)
+    with schedule("tiled=on packed=on staged=none"):
+        assert_close(Tensor(a) @ Tensor(b).T, a @ b.T)
+    told = capfd.readouterr().err
+    assert "packed=on" in told
+    assert "none unknown" in told if check == "PROVE" else "checked" in told
