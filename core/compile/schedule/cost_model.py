@@ -196,7 +196,7 @@ def _waits_of_orders(tile: Tile, contraction: Contraction, target: Target) -> tu
         along_columns += wait(tile.rows)
     width = columns * itemsize
     nbytes = rows * width
-    if nbytes > core.translated_pages * target.page_bytes:
+    if nbytes > _known_bytes(target):
         along_columns += TRANSLATION_CYCLES * tile.rows * min(1.0, width / target.page_bytes)
     line = target.first_cache.line_bytes
     if width % line and nbytes > target.cache_bytes:  # a line is in two tiles
@@ -205,6 +205,11 @@ def _waits_of_orders(tile: Tile, contraction: Contraction, target: Target) -> tu
     if columns_are_large(contraction, target):  # each step, or each few, goes to another page
         along_rows += SHOWN * TRANSLATION_CYCLES * depth * min(1.0, width / target.page_bytes)
     return along_rows, along_columns
+
+
+def _known_bytes(target: Target) -> int:
+    """Of the pages whose translations are at hand."""
+    return target.core.translated_pages * target.page_bytes
 
 
 def _panel_bytes(tile: Tile, contraction: Contraction) -> float:
@@ -257,11 +262,16 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
         lines /= min(elements, size_of(contraction.reduction.src[-1]))
     if contraction.rows_lie_side_by_side:
         lines /= min(elements, tile.rows)
-    # From memory, where nothing foresees it; windows, which overlap, are read again, from the first cache.
+    # From where they lie, which nothing foresees; windows, which overlap, are read again, from the first cache.
     is_far = read * contraction.growth_of_rows < 2 and not contraction.rows_lie_along_depth
+    nbytes = table_elements(contraction.row_factor) * contraction.reduction.dtype.itemsize
     if contraction.rows_lie_along_depth and not lie_near(contraction, tile, cache, part=1):
         return lines * cache.line_bytes / core.cache_bytes_a_cycle  # each step takes each line anew
-    return lines * (core.memory_line_cycles if is_far else 1 / core.loads_a_cycle)
+    if is_far and nbytes > target.cache_bytes:
+        return lines * core.memory_line_cycles
+    return lines * (
+        cache.line_bytes / core.cache_bytes_a_cycle if is_far else 1 / core.loads_a_cycle
+    )
 
 
 def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
@@ -273,7 +283,13 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
         tile.rows // TRANSPOSED_ROWS * TRANSPOSED_ROWS if contraction.is_transposed else 0,
     )
     apart = tile.rows - transposed
-    return tile.columns * (transposed * core.transposed_cycles + apart * core.scatter_cycles)
+    width = size_of(contraction.rows) * contraction.reduction.dtype.itemsize
+    pages = 0.0
+    if contraction.is_transposed and width * size_of(contraction.columns) > _known_bytes(target):
+        pages = tile.columns * min(1.0, width / target.page_bytes)
+    return TRANSLATION_CYCLES * pages + tile.columns * (
+        transposed * core.transposed_cycles + apart * core.scatter_cycles
+    )
 
 
 def readers_worth_a_table(contraction: Contraction, target: Target) -> int:
