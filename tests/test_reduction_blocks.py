@@ -9,10 +9,11 @@ from math import prod
 import numpy as np
 import pytest
 from tactics import choose_axes, sum_in_blocks
+from tensors import assert_close, numbers
 from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
-from proofgrad import Tensor
+from proofgrad import Tensor, explain
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
@@ -59,6 +60,7 @@ def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> No
     assert block_of(matmul(16, 1024, 1024, dtype=dtypes.float32)) == 32
     assert block_of(matmul(64, 1000, 1024, dtype=dtypes.float32)) == 50
     assert block_of(matmul(16, 1024, 1001, dtype=dtypes.float32)) == 32
+    assert block_of(matmul(16, 1021, 1024, dtype=dtypes.float32)) == 32  # the last has a mask
     more = matmul(256, 1024, 1024, dtype=dtypes.float32)
     assert block_of(more) == 0 and block_of(more, Schedule(reduction_block=16)) == 16
     assert block_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Schedule(reduction_block=0)) == 0
@@ -66,11 +68,23 @@ def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> No
         matmul(32, 512, 64, dtype=dtypes.float32),  # lies in pages that are at hand
         matmul(8, 512, 256, dtype=dtypes.float32),  # one tile reads it, from the cache
         matmul(32, 1024, 1001, dtype=dtypes.float32),  # vectors lie across lines
-        matmul(32, 1021, 1024, dtype=dtypes.float32),  # a prime number of steps
+        matmul(32, 83, 16411, dtype=dtypes.float32),  # three blocks, one of which has a mask
         matmul(32, 1024, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart
         matmul(32, 1024, 1024, dtype=dtypes.float16),  # memory would round the sums
     ):
         assert block_of(other) == 0
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])
+def test_a_prime_number_of_steps(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if processor != "native":
+        monkeypatch.setenv("CPU_TARGET", processor)
+    one, other = numbers(3, 131), numbers(131, 4099)
+    product = Tensor(one) @ Tensor(other)
+    assert "reduction_block=27" in explain(product)
+    assert_close(product, one @ other, atol=1e-4)
+    assert_close(product.relu().sum(0), np.maximum(one @ other, 0).sum(0), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint64])
@@ -100,7 +114,7 @@ def test_nan_infinities_and_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("sizes", [(4, 12, 40), (5, 9, 37)])
+@pytest.mark.parametrize("sizes", [(4, 12, 40), (5, 9, 37), (3, 13, 40)])
 @pytest.mark.parametrize("target", [WIDE, replace(WIDE, threads=1)], ids=["threads", "one"])
 def test_they_are_proven(sizes: tuple[int, int, int], target: Target) -> None:
     body = matmul(*sizes, dtype=dtypes.float32)

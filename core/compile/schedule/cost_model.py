@@ -122,7 +122,7 @@ def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target
     at_once = -(-inner // lanes)
     steps = contraction.depth // inner * at_once
     if inner % lanes:
-        mask = MASKED_LOAD_CYCLES * loads if _are_masks_vectors(target) else MASK_CYCLES
+        mask = MASKED_LOAD_CYCLES * loads if masks_are_vectors(target) else MASK_CYCLES
         step += mask / (at_once if at_once * products <= MOST_PRODUCTS_AT_ONCE else 1)
     once = TILE_CYCLES + products * 2 * log2(lanes)  # to add up lanes, half of them at a time
     if size_of(contraction.rows) % tile.rows:
@@ -144,7 +144,7 @@ def cycles_across_lines(tile: Tile, contraction: Contraction, target: Target) ->
 
 def pays_packing(tile: Tile, readers: int, contraction: Contraction, target: Target) -> bool:
     """Whether columns are packed sooner than the tiles of an item that read them, so many, take them across lines."""
-    if size_of(contraction.columns) % tile.columns and _are_masks_vectors(target):
+    if size_of(contraction.columns) % tile.columns and masks_are_vectors(target):
         return False  # the mask of the last columns takes registers of the tile's
     along_rows, along_columns = _waits_of_orders(tile, contraction, target)
     packing = cycles_to_pack(tile, contraction, target) / max(1, readers)
@@ -221,7 +221,7 @@ def _panel_bytes(tile: Tile, contraction: Contraction) -> float:
 def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles that a step takes for masks which change along a tile."""
     core, cycles = target.core, 0.0
-    are_vectors = _are_masks_vectors(target)
+    are_vectors = masks_are_vectors(target)
     if (
         contraction.has_masked_rows
     ):  # each row has its own mask, which chooses where it is loaded from
@@ -233,7 +233,8 @@ def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> fl
     return cycles
 
 
-def _are_masks_vectors(target: Target) -> bool:
+def masks_are_vectors(target: Target) -> bool:
+    """Whether a mask of lanes takes a register of vectors, and a choice by it an instruction."""
     return target.core.mask_registers >= target.vector_registers
 
 

@@ -47,6 +47,8 @@ LARGEST_ASKED_TABLE = 1 << 26
 # Steps of the sum in a block, in pages that a processor foresees the reading of at once: each step is a row of the
 # columns' operand. With more rows to use a block for, going through the sums less often is worth more (measured).
 FEW_ROWS, PAGES_OF_FEW, PAGES_OF_MORE, LEAST_PAGES = 48, 1, 2, 1 / 2
+# So many blocks that reading and writing the sums counts little, and a mask of the last one (measured: 3 do not pay, 5 do).
+FEWEST_BLOCKS = 4
 # Where vectors of a matrix lie across lines, each is read twice, and a table is worth it for so many times fewer rows.
 ACROSS_LINES = 4
 # Types of fewer bytes are summed in wider registers; memory would round them at each block.
@@ -243,8 +245,10 @@ def _most_rows(contraction: Contraction, target: Target) -> int:
 
 
 def _block(depth: int, at_most: int, at_least: int) -> int:
-    """So many steps that blocks are equally long, and more than one; 0: there are none."""
-    steps = largest_divisor(depth, at_most)
+    """So many steps that there is more than one block; equally long ones, or else the last has a mask; 0: there are none."""
+    steps, blocks = largest_divisor(depth, at_most), -(-depth // at_most)
+    if steps < at_least and blocks >= FEWEST_BLOCKS:
+        steps = -(-depth // blocks)
     return steps if at_least <= steps < depth else 0
 
 

@@ -22,8 +22,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
+from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule, schedule_of
+from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -33,8 +35,10 @@ from proofgrad.core.compile.steps.merge import merge, reads_as_one
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
+from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.coalesce import merge_loops
 from proofgrad.core.compile.tactics.results import results_in_a_table
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 
@@ -57,7 +61,10 @@ def sum_in_blocks(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest
 def _in_blocks(
     nest: LoopNest, context: Context, reduction: UOp, steps: int, inside: UOp | None = None
 ) -> tuple[LoopNest, ...]:
-    """The kernels of a sum, and one for the rest of its kernel; `inside` runs inside of the blocks."""
+    """The kernels of a sum, and one for the rest of its kernel; `inside` runs inside of the blocks.
+
+    Beyond the end of the sum nothing is added, or where that would be an instruction for each product, 0 times 0.
+    """
     rest: tuple[LoopNest, ...] = ()
     if reduction is not nest.graph.src[0].src[1]:
         nest, reading = results_in_a_table(nest, reduction)
@@ -65,6 +72,8 @@ def _in_blocks(
     loop = nest.graph.src[0].src[1].src[1]
     if size_of(loop) % steps:
         nest = _in_whole_blocks(nest, loop, steps)
+        if masks_are_vectors(context.target):
+            nest = _without_choice(nest)
     number = fresh_number(nest.graph)
     fill, add = sum_in_memory(nest, steps, number)
     if inside is not None:
@@ -83,3 +92,10 @@ def _in_whole_blocks(nest: LoopNest, loop: UOp, steps: int) -> LoopNest:
     if reads_as_one(nest.graph, *both):
         return merge(nest, *both)
     return collapse(nest, both, NewLoop(*loop.arg))
+
+
+def _without_choice(nest: LoopNest) -> LoopNest:
+    """A masked sum of products as one of products of 0 where the mask does not hold."""
+    reduction = nest.graph.src[0].src[1]
+    is_product = is_masked(reduction.src[0]) and reduction.src[0].src[1].op is Ops.MUL
+    return unmask(nest, reduction) if is_product else nest
