@@ -124,7 +124,8 @@ def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target
     if inner % lanes:
         mask = MASKED_LOAD_CYCLES * loads if masks_are_vectors(target) else MASK_CYCLES
         step += mask / (at_once if at_once * products <= MOST_PRODUCTS_AT_ONCE else 1)
-    once = TILE_CYCLES + products * 2 * log2(lanes)  # to add up lanes, half of them at a time
+    # To add up lanes, half of them at a time: a shuffle in a cycle, and an addition beside it.
+    once = TILE_CYCLES + products * log2(lanes)
     if size_of(contraction.rows) % tile.rows:
         once += CLAMP_CYCLES * tile.rows
     return tiles * (step * steps + once)
