@@ -141,7 +141,7 @@ def takes_dim(function: _F) -> _F:
 def _tells(function: _F, names: Mapping[str, str]) -> _F:
     @functools.wraps(function)
     def method(*args: Any, **options: Any) -> Any:
-        for name in options.keys() & names.keys():
+        for name in options.keys() & names.keys() if options else ():
             alone = "; it gives the values alone, see argmax" if function.__name__ == "max" else ""
             raise TypeError(f"{function.__name__}() takes {names[name]}=, not {name}={alone}")
         return function(*args, **options)

@@ -29,6 +29,7 @@ def broadcast_node(node: UOp, shape: Shape) -> UOp:
     return padded if padded.shape == shape else UOp(Ops.EXPAND, node.dtype, (padded,), shape)
 
 
+@lru_cache(maxsize=1024)
 def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
     """The common shape by numpy's rules. Raises: BroadcastError with the shapes and the axis."""
     if shapes.count(shapes[0]) == len(shapes):

@@ -32,6 +32,11 @@ _ABOVE: dict[DType, tuple[DType, ...]] = {
 }
 
 
+# Each operation asks whether a type is one of these.
+CODES = frozenset(dtypes.fp8s)
+_FLOATS_AND_CODES = CODES.union(dtypes.floats)
+
+
 @cache
 def promote(a: DType, b: DType) -> DType:
     """The least type that can stand for both.
@@ -54,7 +59,7 @@ def _at_or_above(dtype: DType) -> frozenset[DType]:
 
 def promote_scalar(dtype: DType, value: bool | float) -> DType:
     """The type of a tensor of `dtype` combined with the Python scalar `value`."""
-    if dtype.is_float or dtype.is_code or isinstance(value, bool):
+    if dtype in _FLOATS_AND_CODES or isinstance(value, bool):
         return dtype
     if isinstance(value, float):
         return dtypes.default_float
@@ -70,12 +75,12 @@ def scalar_dtype(value: bool | float) -> DType:
 
 def computed_dtype(dtype: DType) -> DType:
     """The type in which an operation on `dtype` is done: float32 for 8-bit floats, to which its result is rounded."""
-    return dtypes.float32 if dtype.is_code else dtype
+    return dtypes.float32 if dtype in CODES else dtype
 
 
 def least_float(dtype: DType) -> DType:
     """The type of the result of functions such as exp of a tensor of `dtype`."""
-    return dtype if dtype.is_float or dtype.is_code else dtypes.default_float
+    return dtype if dtype in _FLOATS_AND_CODES else dtypes.default_float
 
 
 def sum_dtype(dtype: DType) -> DType:

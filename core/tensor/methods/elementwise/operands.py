@@ -16,6 +16,7 @@ from proofgrad.core.tensor.data.arguments import Operand, Whole
 from proofgrad.core.tensor.data.errors import DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import (
+    CODES,
     as_dtype,
     computed_dtype,
     least_float,
@@ -33,6 +34,7 @@ _INTS_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.S
 # A number of each kind, to ask what one would make of a type.
 _LIKE: dict[Kind, bool | float] = {Kind.BOOL: True, Kind.SIGNED: 1, Kind.FLOAT: 1.0}
 _BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR})
+_OF_ANY_NUMBERS = frozenset(Ops) - _INTS_ONLY - _BITWISE
 
 
 class Operands(TensorBase):
@@ -69,7 +71,7 @@ class Operands(TensorBase):
         if other.device != self.device:
             check_same_device(name, self, other)
         second = other._uop
-        if node.dtype is not second.dtype or node.dtype.is_code:
+        if node.dtype is not second.dtype or node.dtype in CODES:
             dtype = computed_dtype(self._common_type(other))
             node, second = node.cast(dtype), second.cast(dtype)
         if node.shape != second.shape:
@@ -88,17 +90,19 @@ class Operands(TensorBase):
 
     def _binary(self, op: Ops, name: str, other: Operand, swap: bool = False) -> Self:
         a, b = self._pair(name, other)
-        if a.dtype.is_bool:
+        dtype = a.dtype
+        if dtype is dtypes.bool:
             op = _ON_BOOLS.get(op, op)
-        _check_dtype(op, name, a.dtype)
+        if op not in _OF_ANY_NUMBERS:
+            _check_dtype(op, name, dtype)
         src = (b, a) if swap else (a, b)
         if op in COMPARE:
             return self._with(UOp(op, dtypes.bool, src))
-        return self._rounded(UOp(op, a.dtype, src), other)
+        return self._rounded(UOp(op, dtype, src), other)
 
     def _rounded(self, node: UOp, other: Operand = 0) -> Self:
         """A result that was computed in float32, in the 8-bit type that this and `other` have; any other as it is."""
-        if self.dtype.is_code or (isinstance(other, Operands) and other.dtype.is_code):
+        if self._uop.dtype in CODES or (isinstance(other, Operands) and other._uop.dtype in CODES):
             beside = other if isinstance(other, Operands) else self
             number = isinstance(other, (bool, int, float))
             dtype = self.dtype if number else self._common_type(beside)
@@ -106,7 +110,8 @@ class Operands(TensorBase):
         return self._with(node)
 
     def _unary(self, op: Ops) -> Self:
-        node = self._uop.cast(computed_dtype(self.dtype))
+        node = self._uop
+        node = node.cast(computed_dtype(node.dtype))
         return self._rounded(UOp(op, node.dtype, (node,)))
 
     def _computed(self) -> Self:
@@ -118,7 +123,7 @@ class Operands(TensorBase):
 
     def _in_type(self, dtype: DType) -> Self:
         """This Tensor itself if it has the type: for what is read and not given."""
-        return self if self.dtype is dtype else self._with(self._uop.cast(dtype))
+        return self if self._uop.dtype is dtype else self._with(self._uop.cast(dtype))
 
     def _iota(self, size: Whole, dtype: DType = dtypes.int32) -> Self:
         """0 .. size-1 on this device."""

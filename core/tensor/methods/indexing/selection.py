@@ -19,7 +19,7 @@ from proofgrad.core.tensor.data.errors import (
     IndexTypeError,
     PositionError,
 )
-from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
+from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.methods.indexing.bounds import check_inside
@@ -157,7 +157,7 @@ class Selection(Reduction):
                 f"index {shown} is out of range for axis {axis} of {show(self.shape)}"
             )
         one = self._cut(axis, begin, begin + 1)
-        return one.reshape(one.shape[:axis] + one.shape[axis + 1 :])
+        return one._with(reshape_node(one._uop, self.shape[:axis] + self.shape[axis + 1 :]))
 
     def _slice(self, axis: Whole, part: slice) -> Self:
         """begin:end:step of one axis; a negative step reverses."""

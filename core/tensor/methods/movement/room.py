@@ -20,7 +20,7 @@ Cut = tuple[Any, Any]
 
 def shrunk(node: UOp, cuts: Sequence[Cut]) -> UOp:
     """The elements begin <= i < end of each axis of `node`. Raises: ShapeError."""
-    if all(cut == (0, size) for cut, size in zip(cuts, node.shape)):
+    if list(cuts) == [(0, size) for size in node.shape]:
         return node
     if is_plain(node.shape) and not names_variables(cuts):
         return UOp(Ops.SHRINK, node.dtype, (node,), tuple(cuts))

@@ -99,7 +99,7 @@ class Views(TensorBase):
         order = list(range(self.ndim))
         a, b = resolve_axis(dim0, self.ndim), resolve_axis(dim1, self.ndim)
         order[a], order[b] = b, a
-        return self.permute(order)
+        return self._with(UOp(Ops.PERMUTE, self.dtype, (self._uop,), tuple(order)))
 
     @property
     def T(self) -> Self:
@@ -135,9 +135,9 @@ class Views(TensorBase):
 
     def _cut(self, axis: int, begin: int, end: int) -> Self:
         """The elements begin <= i < end of one axis."""
-        cuts: list[tuple[int, int] | None] = [None] * self.ndim
-        cuts[axis] = (begin, end)
-        return self.shrink(cuts)
+        cuts = [(0, size) for size in self.shape]
+        cuts[axis] = (normal_size(begin), normal_size(end))
+        return self._with(shrunk(self._uop, cuts))
 
     def contiguous(self) -> Self:
         """The same values, and they get a buffer of their own layout."""
@@ -161,13 +161,13 @@ class Views(TensorBase):
         axis = resolve_axis(dim, self.ndim)
         if not self.ndim or self.shape[axis] != 1:
             return self._with(self._uop)
-        return self.reshape(self.shape[:axis] + self.shape[axis + 1 :])
+        return self._with(reshape_node(self._uop, self.shape[:axis] + self.shape[axis + 1 :]))
 
     @takes_dim
     def unsqueeze(self, dim: int) -> Self:
         """With a new axis of size 1 at `dim`."""
         axis = resolve_axis(dim, self.ndim + 1)
-        return self.reshape(self.shape[:axis] + (1,) + self.shape[axis:])
+        return self._with(reshape_node(self._uop, (*self.shape[:axis], 1, *self.shape[axis:])))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """The axes start_dim .. end_dim as one."""

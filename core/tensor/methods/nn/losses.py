@@ -64,8 +64,8 @@ class Losses(Layers):
             picked = picked * (1 - label_smoothing) + scores.mean(-1) * label_smoothing
         losses, kind = counted.where(-picked, 0), least_float(self.dtype)
         if reduction == "mean":
-            return (losses.sum() / counted.sum()).cast(kind)
-        return _reduced(losses, reduction).cast(kind)
+            return (losses.sum() / counted.sum())._in_type(kind)
+        return _reduced(losses, reduction)._in_type(kind)
 
     def cross_entropy(self, Y: Self, reduction: str = "mean", label_smoothing: Real = 0.0) -> Self:
         """Cross-entropy with class labels, or with a distribution of the shape of the scores.
@@ -85,19 +85,19 @@ class Losses(Layers):
             hits = self.permute(order)._hits(Y)
             hits = hits.permute([order.index(k) for k in range(self.ndim)])
             if not label_smoothing:
-                return _reduced(-hits.where(scores, 0).sum(axis), reduction).cast(kind)
+                return _reduced(-hits.where(scores, 0).sum(axis), reduction)._in_type(kind)
             target = hits.cast(scores.dtype)
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / self.shape[axis]
         costs = target.eq(0).where(0, scores * target)
-        return _reduced(-costs.sum(axis), reduction).cast(kind)
+        return _reduced(-costs.sum(axis), reduction)._in_type(kind)
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
         """Of probabilities with labels 0 .. 1. Logarithms are at least -100."""
         _warn_if_broadcast("binary_crossentropy", self, Y)
         kind, (p, y) = self._together(Y)
         hit, miss = p.log().maximum(_LEAST_LOG), (1 - p).log().maximum(_LEAST_LOG)
-        return _reduced(-(y * hit + (1 - y) * miss), reduction).cast(kind)
+        return _reduced(-(y * hit + (1 - y) * miss), reduction)._in_type(kind)
 
     def binary_crossentropy_logits(
         self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None
@@ -111,11 +111,11 @@ class Losses(Layers):
         if pos_weight is not None:
             kind, (x, y, weight) = self._together(Y, pos_weight)
             hit, miss = (-x).softplus(), x.softplus()
-            return _reduced(weight * y * hit + (1 - y) * miss, reduction).cast(kind)
+            return _reduced(weight * y * hit + (1 - y) * miss, reduction)._in_type(kind)
         kind, (x, y) = self._together(Y)
         negative = x < 0
         rest = negative.where(x, -x).exp().log1p()
-        return _reduced(negative.where(-y, 1 - y) * x + rest, reduction).cast(kind)
+        return _reduced(negative.where(-y, 1 - y) * x + rest, reduction)._in_type(kind)
 
     def _together(self, *others: Self) -> tuple[DType, list[Self]]:
         """The type of a loss of these Tensors, and all of them in the type it is computed in."""
@@ -147,14 +147,14 @@ class Losses(Layers):
             weights = Y.ne(ignore_index).where(weights, 0)
         losses = weights.ne(0).where(losses * weights, 0)
         if reduction == "mean":
-            return (losses.sum() / weights.sum()).cast(kind)
-        return _reduced(losses, reduction).cast(kind)
+            return (losses.sum() / weights.sum())._in_type(kind)
+        return _reduced(losses, reduction)._in_type(kind)
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The mean of the squared differences. Shapes that are not equal are broadcast, with a warning."""
         _warn_if_broadcast("mse_loss", self, target)
         kind, (x, y) = self._together(target)
-        return _reduced((x - y).square(), reduction).cast(kind)
+        return _reduced((x - y).square(), reduction)._in_type(kind)
 
     def _difference(self, name: str, target: Self) -> tuple[DType, Self]:
         """How far apart two Tensors are; with a warning, from where the loss is asked for, if they are broadcast."""
@@ -165,7 +165,7 @@ class Losses(Layers):
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The mean of the distances. Shapes that are not equal are broadcast, with a warning."""
         kind, difference = self._difference("l1_loss", target)
-        return _reduced(difference.abs(), reduction).cast(kind)
+        return _reduced(difference.abs(), reduction)._in_type(kind)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: Real = 1.0) -> Self:
         """Half of the square of distances up to `delta`, and delta * (distance - delta / 2) beyond (Huber, 1964).
@@ -177,7 +177,7 @@ class Losses(Layers):
         kind, difference = self._difference("huber_loss", target)
         distance = difference.abs()
         near, far = difference.square() * 0.5, (distance - delta / 2) * delta
-        return _reduced((distance < delta).where(near, far), reduction).cast(kind)
+        return _reduced((distance < delta).where(near, far), reduction)._in_type(kind)
 
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: Real = 1.0) -> Self:
         """huber_loss over `beta`, which is its delta; l1_loss for a beta of 0.
@@ -189,9 +189,11 @@ class Losses(Layers):
         kind, difference = self._difference("smooth_l1_loss", target)
         distance = difference.abs()
         if beta == 0:
-            return _reduced(distance, reduction).cast(kind)
+            return _reduced(distance, reduction)._in_type(kind)
         near = difference.square() * (0.5 / beta)
-        return _reduced((distance < beta).where(near, distance - beta / 2), reduction).cast(kind)
+        return _reduced((distance < beta).where(near, distance - beta / 2), reduction)._in_type(
+            kind
+        )
 
     def kl_div(self, target: Self, reduction: str = "mean", log_target: Flag = False) -> Self:
         """target * (log(target) - input), for an input of log-probabilities: the Kullback-Leibler divergence.
@@ -207,8 +209,8 @@ class Losses(Layers):
             nothing = y.eq(0)
             costs = nothing.where(0, y * (nothing.where(1, y).log() - x))
         if reduction == "batchmean":
-            return (costs.sum() / self.shape[0]).cast(kind)
-        return _reduced(costs, reduction).cast(kind)
+            return (costs.sum() / self.shape[0])._in_type(kind)
+        return _reduced(costs, reduction)._in_type(kind)
 
     # -- attention --------------------------------------------------------------------------------
 

@@ -116,12 +116,12 @@ class Reduction(Movement, Elementwise):
         What has several steps takes them there, and is rounded once: squares of float16 overflow
         from 256 on, and a count that divides them from 65,520 on.
         """
-        return self.cast(accumulation_dtype(least_float(self.dtype)))
+        return self._in_type(accumulation_dtype(least_float(self.dtype)))
 
     @takes_axis
     def mean(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """The sum over the count; integers give floats."""
-        return self._wide_mean(axis, keepdim).cast(least_float(self.dtype))
+        return self._wide_mean(axis, keepdim)._in_type(least_float(self.dtype))
 
     def _wide_mean(self, axis: Axes, keepdim: Flag) -> Self:
         return self._wide()._reduce(Ops.ADD, axis, keepdim) / self._count(axis)
@@ -129,7 +129,7 @@ class Reduction(Movement, Elementwise):
     @takes_axis
     def var(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
         """The variance, with the sum of squares divided by n - correction."""
-        return self._wide_variance(axis, keepdim, correction).cast(least_float(self.dtype))
+        return self._wide_variance(axis, keepdim, correction)._in_type(least_float(self.dtype))
 
     def _wide_variance(self, axis: Axes, keepdim: Flag, correction: Whole) -> Self:
         deviation = self._wide() - self._wide_mean(axis, keepdim=True)
@@ -143,7 +143,7 @@ class Reduction(Movement, Elementwise):
     def std(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
         """The standard deviation: see var. Elements that are all equal get the gradient 0."""
         variance = self._wide_variance(axis, keepdim, correction)
-        return variance._length().cast(least_float(self.dtype))
+        return variance._length()._in_type(least_float(self.dtype))
 
     def _length(self) -> Self:
         """The square root of a sum of squares. Its gradient at 0, where it has none, is 0."""
@@ -166,7 +166,7 @@ class Reduction(Movement, Elementwise):
     def normalize(self, p: Real = 2.0, dim: Whole = 1, eps: Real = 1e-12) -> Self:
         """Divided by the p-norm along `dim`, which counts as `eps` at least."""
         x = self._wide()
-        return (x / x._norm(p, dim, True).maximum(eps)).cast(least_float(self.dtype))
+        return (x / x._norm(p, dim, True).maximum(eps))._in_type(least_float(self.dtype))
 
     @takes_dim
     def norm(self, p: Real | str = 2.0, dim: Axes = None, keepdim: Flag = False) -> Self:
@@ -183,7 +183,7 @@ class Reduction(Movement, Elementwise):
                 f"p of norm is a number or 'fro', not {p!r}; for 'nuc' sum svd()[1]"
             )
         power = 2.0 if isinstance(p, str) else p
-        return self._wide()._norm(power, dim, keepdim).cast(least_float(self.dtype))
+        return self._wide()._norm(power, dim, keepdim)._in_type(least_float(self.dtype))
 
     def _norm(self, p: Real, dim: Axes, keepdim: Flag) -> Self:
         match p:
@@ -237,7 +237,7 @@ class Reduction(Movement, Elementwise):
             return x._value()
         wide = x._wide()
         powers = (wide - wide.max(axis, keepdim=True).detach()).exp()
-        return (powers * powers.sum(axis, keepdim=True).reciprocal()).cast(x.dtype)
+        return (powers * powers.sum(axis, keepdim=True).reciprocal())._in_type(x.dtype)
 
     def softmin(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """softmax of -x."""
@@ -249,7 +249,7 @@ class Reduction(Movement, Elementwise):
         x = self._as_float() if dtype is None else self.cast(dtype)
         if not x.numel():
             return x._value()
-        return x._wide_log_softmax(axis).cast(x.dtype)
+        return x._wide_log_softmax(axis)._in_type(x.dtype)
 
     def _wide_log_softmax(self, axis: Whole) -> Self:
         x = self._wide()
@@ -261,11 +261,11 @@ class Reduction(Movement, Elementwise):
         """log(sum(exp(x))), shifted by the largest so that nothing overflows."""
         x = self._wide()
         if not self._count(axis):
-            return x.sum(axis, keepdim).log().cast(least_float(self.dtype))
+            return x.sum(axis, keepdim).log()._in_type(least_float(self.dtype))
         largest = x.max(axis, keepdim=True).detach()
         shift = largest.isfinite().where(largest, 0)
         total = (x - shift).exp().sum(axis, keepdim=True).log() + shift
-        return (total if keepdim else total._without(axis)).cast(least_float(self.dtype))
+        return (total if keepdim else total._without(axis))._in_type(least_float(self.dtype))
 
     def _without(self, axis: Axes) -> Self:
         axes = resolve_axes(axis, self.ndim)
@@ -275,7 +275,7 @@ class Reduction(Movement, Elementwise):
         """Mean 0 and variance 1 over the axes (population variance)."""
         centered = self._wide() - self._wide_mean(axis, keepdim=True)
         variance = centered.square()._wide_mean(axis, keepdim=True)
-        return (centered * (variance + eps).rsqrt()).cast(least_float(self.dtype))
+        return (centered * (variance + eps).rsqrt())._in_type(least_float(self.dtype))
 
     def batchnorm(
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
@@ -287,7 +287,7 @@ class Reduction(Movement, Elementwise):
         kind = functools.reduce(promote, kinds, least_float(self.dtype))
         scale = invstd._wide() if weight is None else invstd._wide() * weight
         result = (self._wide() - mean.reshape(line)) * scale.reshape(line)
-        return (result if bias is None else result + bias.reshape(line)).cast(kind)
+        return (result if bias is None else result + bias.reshape(line))._in_type(kind)
 
     def allclose(
         self, other: Self, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
@@ -305,13 +305,13 @@ class Reduction(Movement, Elementwise):
             Tensor([1, 2, 3]).cumsum()  # [1, 3, 6]
         """
         result = sum_dtype(self.dtype)
-        return scan(self.cast(accumulation_dtype(result)), axis, SUM).cast(result)
+        return scan(self._in_type(accumulation_dtype(result)), axis, SUM).cast(result)
 
     @takes_axis
     def cumprod(self, axis: Whole) -> Self:
         """The product of the elements up to each; types as for prod."""
         result = sum_dtype(self.dtype)
-        return scan(self.cast(accumulation_dtype(result)), axis, PRODUCT).cast(result)
+        return scan(self._in_type(accumulation_dtype(result)), axis, PRODUCT).cast(result)
 
     @takes_axis
     def cummax(self, axis: Whole = 0) -> tuple[Self, Self]:
@@ -327,4 +327,4 @@ class Reduction(Movement, Elementwise):
     def logcumsumexp(self, axis: Whole = 0) -> Self:
         """log(cumsum(exp(x))), shifted so that nothing overflows and nothing is lost."""
         x = self._as_float()
-        return scan(x.cast(accumulation_dtype(x.dtype)), axis, LOG_SUM_EXP).cast(x.dtype)
+        return scan(x._in_type(accumulation_dtype(x.dtype)), axis, LOG_SUM_EXP).cast(x.dtype)
