@@ -25,7 +25,7 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> _Ru
     fresh = _Runs()
     for place in (known_runs, running):
         monkeypatch.setattr(place, "RUNS", fresh)
-    # What other tests have left to be drawn, or shown, keeps runs from being looked for.
+    # What other tests have left to be drawn, or shown, keeps some runs from being looked for.
     monkeypatch.setattr(running, "_DRAWN", WeakValueDictionary())
     shown: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
     for place in (canonical, running):
@@ -171,6 +171,76 @@ def test_a_gradient_can_be_taken_after() -> None:
         y.realize()
         (grad,) = y.gradient(w)
         assert grad.tolist() == [4, 6]
+
+
+@pytest.mark.parametrize("through", [lambda y: y, lambda y: (y * 2).realize(), Tensor.relu])
+def test_a_known_run_keeps_the_graph_that_a_gradient_goes_through(
+    again: list[UOp], through: Any
+) -> None:
+    x, w = data(4, 4), Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    for k in range(4):
+        (x + 1).realize()
+        y = (x * w).realize()
+        through(y).sum().backward()
+        expected = x.numpy() if through(Tensor(1.0)).item() == 1 else 2 * x.numpy()
+        if through is Tensor.relu:
+            expected = expected * (y.numpy() > 0)
+        assert w.grad is not None
+        assert np.array_equal(w.grad.numpy(), expected.sum(0))
+        w.grad = None
+        assert len(again) >= 2 * k
+
+
+def test_a_known_run_lets_go_of_a_graph_that_leads_to_no_parameter(again: list[UOp]) -> None:
+    x, w = data(4, 4), Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    for make in (lambda: x + 1, lambda: (x * w).detach() * 2):
+        for _ in range(3):
+            y = make().realize()
+            assert running.is_view(y._uop)
+    with Tensor.no_grad():
+        for _ in range(3):
+            assert running.is_view((x * w).realize()._uop)
+    assert len(again) == 6
+
+
+def test_what_a_known_run_made_of_constants_is_remembered_where_a_gradient_needs_its_graph(
+    again: list[UOp],
+) -> None:
+    for _ in range(3):
+        w = Tensor.ones(4, requires_grad=True)
+        y = (w * 2).realize()
+        before = GlobalCounters.kernel_count
+        assert y.tolist() == [2] * 4
+        assert GlobalCounters.kernel_count == before
+        y.sum().backward()
+        assert w.grad is not None
+        assert w.grad.tolist() == [2] * 4
+    assert len(again) == 2
+
+
+def test_a_number_of_the_host_is_copied_by_a_known_run(again: list[UOp]) -> None:
+    x, fixed = data(4, 4), Tensor(5.0)
+    before = GlobalCounters.copy_count
+    for k in range(5):
+        assert np.array_equal((x * Tensor(float(k))).realize().numpy(), x.numpy() * k)
+        assert np.array_equal((x - fixed).realize().numpy(), x.numpy() - 5)
+        assert Tensor([k, 1, 2]).realize().tolist() == [k, 1, 2]
+    assert len(again) == 12
+    assert GlobalCounters.copy_count == before + 15
+
+
+def test_what_is_to_be_drawn_keeps_no_other_run_from_being_known(again: list[UOp]) -> None:
+    x = data(8, 8)
+    for _ in range(3):
+        (x + Tensor.rand(8, 8)).realize()
+    drawn = Tensor.rand(8, 8)
+    for _ in range(3):
+        (x + 1).realize()
+    assert len(again) >= 2
+    held = [(x + drawn).realize().numpy() for _ in range(4)]
+    before = GlobalCounters.kernel_count
+    assert all(np.array_equal(one, x.numpy() + drawn.numpy()) for one in held)
+    assert GlobalCounters.kernel_count == before  # it was drawn once
 
 
 def test_settings_count_from_when_they_are_changed(

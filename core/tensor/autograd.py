@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
+from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import cotangents
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+from proofgrad.core.tensor.runtime.canonical import COMPUTED
 from proofgrad.core.tensor.runtime.realize import compiler
 
 if TYPE_CHECKING:
@@ -28,6 +30,22 @@ def nodes_reached(order: Sequence[UOp]) -> set[UOp]:
         if node in reached:
             reached.update(_passed_to(node))
     return reached
+
+
+def leads_to(root: UOp, wanted: set[UOp]) -> bool:
+    """Whether a gradient can come from `root` to one of these nodes, or to what was computed to one."""
+    known = COMPUTED if len(COMPUTED) else None
+    seen, stack = {root}, [root]
+    while stack:
+        node = stack.pop()
+        if node in wanted or (known is not None and known.get(node) in wanted):
+            return True
+        more = () if node.op is BUFFER else _passed_to(node)
+        for source in more:
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return False
 
 
 def _passed_to(node: UOp) -> tuple[UOp, ...]:

@@ -15,7 +15,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
+from proofgrad.core.tensor.autograd import leads_to, node_gradients, nodes_reached
 from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.data.errors import DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
@@ -95,14 +95,16 @@ class Tensor(
         return self
 
     def _realize_again(self) -> Flag:
-        """Compute it as one like it was before; False if there was none. It lets go of its graph, whose value stands for it."""
-        if TensorBase._parameters.data or TRACING.on:  # type: ignore[attr-defined]  # its graph may be wanted after
+        """Compute it as one like it was before; False if there was none."""
+        if TRACING.on:
             return False
-        is_alone = owners_of_attribute(self, "_uop") == 1
+        keeps_graph = self._leads_to_a_parameter()
+        is_alone = not keeps_graph and owners_of_attribute(self, "_uop") == 1
         node = machine.run_again(self._uop, self.device, is_alone)
         if node is None:
             return False
-        self._uop = node
+        if not keeps_graph:
+            self._uop = node
         return True
 
     def schedule(self, *others: Tensor) -> list[ScheduleItem]:
@@ -131,17 +133,13 @@ class Tensor(
         Then the graph is kept, so that `backward` works after `realize`. All other graphs are
         dropped, so that a loop of realised steps does not grow without end.
         """
-        if not TensorBase._parameters or self._uop.op is Ops.BUFFER:
+        if not TensorBase._parameters.data or self._uop.op is Ops.BUFFER:  # type: ignore[attr-defined]
             return False
         if self._uop.op is Ops.DETACH and self._uop.arg is None:  # with one it is a custom gradient
             return False
         if id(self) in TensorBase._leaves:
             return False
-        parameters = {tensor._uop for tensor in alive(TensorBase._parameters)}
-        reached = nodes_reached(self._uop.toposort())
-        return not parameters.isdisjoint(reached) or any(
-            computed(node) in parameters for node in reached
-        )
+        return leads_to(self._uop, {tensor._uop for tensor in alive(TensorBase._parameters)})
 
     def contiguous_backward(self) -> Self:
         """The same values; the gradient that comes back through here gets a buffer of its own."""

@@ -3,7 +3,8 @@
 Owns: which runs are kept, and their results. Does not own: what a graph is like (likeness.py), how a graph is run the first
 time, and when it may be run so (realize.py).
 
-A kept run computes one value and writes over no input: for a small result that would save nothing.
+A kept run computes one value and writes over no input: for a small result that would save nothing. It may copy what the host
+gives, as a number.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
 from proofgrad.core.compile.plan.bounded_cache import Newest
+from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
-from proofgrad.core.tensor.runtime.device import Device
+from proofgrad.core.tensor.runtime.device import HOST, Device
 from proofgrad.core.tensor.runtime.execute import allocate, execute
 from proofgrad.core.tensor.runtime.likeness import Likeness
 from proofgrad.core.tensor.runtime.result_pool import SPARES, Spare
@@ -50,7 +52,7 @@ class KnownRun:
 
     __slots__ = (
         "_asked", "_backend", "_device", "_epoch", "_flops", "_info", "_launch", "_make", "_nbytes", "_read", "_results", "_where",
-        "graph", "is_asked", "likeness", "plan",
+        "copies", "graph", "is_asked", "likeness", "plan",
     )  # fmt: skip
 
     def __init__(self, graph: UOp, plan: Plan, epoch: object, make: Callable[..., UOp]) -> None:
@@ -62,14 +64,15 @@ class KnownRun:
         self.graph, self.plan, self._make = graph, plan, make
         self._info = plan.made[plan.results[0] - plan.inputs]
         self._device, self._backend = device, Device[device]
-        self._where = [device] * plan.inputs
+        self._where = self.likeness.devices[: plan.inputs]
         # What is made of constants is most often written to, in place, which needs memory that nothing else holds.
         self._results: deque[_Result] = deque(maxlen=0 if self.likeness.is_constant else SPARES)
+        self.copies = any([step.kernel is None for step in plan.steps])
         first = plan.steps[0]
-        assert first.kernel is not None
-        self._launch: Launch | None = first.kernel.ready() if len(plan.steps) == 1 else None
+        kernel = first.kernel if len(plan.steps) == 1 else None
+        self._launch: Launch | None = None if kernel is None else kernel.ready()
         self._read = first.slots[1:]
-        self._nbytes, self._flops = first.nbytes, first.kernel.source.cost_flops
+        self._nbytes, self._flops = first.nbytes, 0 if kernel is None else kernel.source.cost_flops
 
     def is_now(self, epoch: object) -> bool:
         """Whether the graph would get this plan now, on the machine that the device is now."""
@@ -147,22 +150,25 @@ class _Runs:
         compiler: Compiler,
         memory: Mapping[UOp, Any],
         computed: Mapping[Any, UOp],
+        draws: bool,
     ) -> tuple[UOp, bool] | None:
-        """The value of a graph, and whether it is one of constants; None if no run is known for it.
+        """The value of a graph, and whether a plan has that graph itself; None if no run is known for it.
 
-        `memory` is that of each buffer; `computed`: weak references to nodes, and the buffers that stand for them.
+        `memory` is that of each buffer; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: some
+        of what lies on the host may be the key of random numbers that a run has to keep.
         """
         for run in self._of_kind.get((root.op, root.dtype, root.shape, device), ()):
             inputs = run.likeness.buffers_of(root, computed)
-            if inputs is None or not run.is_now(compiler.epoch):
+            if inputs is None or (draws and run.copies) or not run.is_now(compiler.epoch):
                 continue
             given = [memory[buffer] for buffer in inputs]
+            is_of_plan = run.graph.src[0] is root
             check = compiler.checks() if run.is_asked else None
             if check is None:
-                return run.run(given), not inputs
+                return run.run(given), is_of_plan
             check.numbers([root], run.graph, inputs, given, {})
             with check.launches(run.plan, given) as followed:
-                return run.run(given, check, followed), not inputs
+                return run.run(given, check, followed), is_of_plan
         return None
 
     def keep(self, graph: UOp, plan: Plan, epoch: object, make: Callable[..., UOp]) -> None:
@@ -171,11 +177,14 @@ class _Runs:
         if len(graph.src) > 1 or not plan.steps or plan.variables or plan.results[0] < plan.inputs:
             return
         info = plan.made[plan.results[0] - plan.inputs]
-        is_small = 0 < info.nbytes <= SMALL_BYTES and len(graph.toposort()) <= MOST_PARTS
-        if not is_small or {info.device, *[made.device for made in plan.made]} != {device}:
+        parts, steps = graph.toposort(), plan.steps
+        if not 0 < info.nbytes <= SMALL_BYTES or len(parts) > MOST_PARTS:
             return
-        steps = plan.steps
-        if any([step.kernel is None or step.offsets for step in steps]):
+        if {info.device, *[made.device for made in plan.made]} != {device}:
+            return
+        if not {device, HOST}.issuperset([b.src[1].arg for b in parts if b.op is BUFFER]):
+            return
+        if any([step.offsets for step in steps]):
             return
         if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
             return

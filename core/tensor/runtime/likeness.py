@@ -22,7 +22,7 @@ _FIRST = object()  # in the last place: its argument and its other sources are f
 class Likeness:
     """The nodes of a numbered graph, each before its sources, and where its buffers are among them."""
 
-    __slots__ = ("_buffers", "_parts", "is_constant")
+    __slots__ = ("_buffers", "_parts", "devices", "is_constant")
 
     def __init__(self, root: UOp) -> None:
         reading: set[UOp] = set()
@@ -52,6 +52,7 @@ class Likeness:
                 nodes += node.src
         self._parts = parts
         self._buffers = [position for _, position in sorted(buffers.items())]
+        self.devices: list[str] = [parts[position][-1].arg for position in self._buffers]
         self.is_constant = not buffers
 
     def buffers_of(self, root: UOp, computed: Mapping[Any, UOp]) -> list[UOp] | None:

@@ -307,13 +307,14 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
     `is_alone`: nobody but the caller holds the root, so that what it came to need not be remembered.
     """
     is_plain_run = recorder() is None and LISTENER.add is None and not _MACHINE.compile_only
-    if not is_plain_run or _DRAWN.data or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
+    if not is_plain_run or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
         return None
-    found = RUNS.again(root, device, _MACHINE.compiler, _MEMORY, COMPUTED.data)  # type: ignore[attr-defined]
+    draws = bool(_DRAWN.data)  # type: ignore[attr-defined]
+    found = RUNS.again(root, device, _MACHINE.compiler, _MEMORY, COMPUTED.data, draws)  # type: ignore[attr-defined]
     if found is None:
         return None
-    node, is_constant = found
-    if not is_alone and not is_constant:
+    node, is_own_numbered_graph = found
+    if not is_alone and not is_own_numbered_graph:
         COMPUTED[root] = node
     return node
 
@@ -398,7 +399,7 @@ def _run(
                 release()
             wanted.clear()
             inputs.clear()
-            unneeded = _unneeded(given, kept)
+            unneeded = _unneeded(given, kept, devices)
             interrupts.let_through()
             plan = compiler().plan(graph, unneeded)
             while witness is not None and (kept_apart := witness.refused(plan) & unneeded):
@@ -437,11 +438,11 @@ def _failure(
     return _Failure(error, with_buffers(graph, buffers, values))
 
 
-def _unneeded(given: list[Any], kept: list[ref[UOp]]) -> frozenset[int]:
+def _unneeded(given: list[Any], kept: list[ref[UOp]], devices: Sequence[str]) -> frozenset[int]:
     """The inputs whose memory nobody else holds, and the plan may write results to."""
     if settings.stops_at_nans():  # then a run may fail when it has written to them
         return frozenset()
-    numbers = range(len(given))
+    numbers = [k for k, device in enumerate(devices) if device != HOST]
     return frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
 
 
