@@ -83,7 +83,9 @@ def test_inputs_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_input_that_somebody_holds_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     x = data(1, 2, 3)
-    monkeypatch.setattr(realize, "_unneeded", lambda given, kept: frozenset(range(len(given))))
+    monkeypatch.setattr(
+        realize, "_unneeded", lambda given, kept, devices: frozenset(range(len(given)))
+    )
     with pytest.raises(CheckError, match="somebody holds its buffer"):
         (x * 2).realize()
 

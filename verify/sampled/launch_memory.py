@@ -101,17 +101,31 @@ def _is_memory_of(buffer: UOp, handle: Any) -> bool:
 
 
 def _is_part(real: UOp, numbered: UOp, inputs: Sequence[UOp]) -> bool:
-    """Whether a numbered buffer, or a reshape of it, is a part of memory that has the elements of a slice, in order."""
-    flat = numbered.src[0] if numbered.op is Ops.RESHAPE else numbered
-    if real.op is not Ops.SHRINK or flat.op is not Ops.BUFFER or numbered.shape != real.shape:
+    """Whether a numbered buffer, or a reshape of it, is a part of memory that has the elements of `real`, in order."""
+    flat = numbered
+    while flat.op is Ops.RESHAPE or flat.op is Ops.DETACH:
+        flat = flat.src[0]
+    if flat.op is not Ops.BUFFER or numbered.shape != real.shape:
         return False
-    part, below = inputs[flat.src[0].arg], COMPUTED.get(real.src[0], real.src[0])
-    while below.op is Ops.RESHAPE:
-        below = COMPUTED.get(below.src[0], below.src[0])
-    if part.op is not Ops.SHRINK or part.src[0] is not below or flat.arg != part.shape[0]:
+    part = inputs[flat.src[0].arg]
+    if part.op is not Ops.SHRINK or flat.arg != part.shape[0]:
         return False
-    first = _begin_in_a_row(real)
-    return first is not None and part.arg == ((first, first + flat.arg),)
+    place = _place(real)
+    if place is None:
+        return False
+    buffer, first = place
+    return part.src[0] is buffer and part.arg == ((first, first + flat.arg),)
+
+
+def _place(shown: UOp) -> tuple[UOp, int] | None:
+    """The buffer that slices of slices show elements of, one after the other, and the number of the first one; None: others lie between."""
+    node, first = shown, 0
+    while node.op in (Ops.SHRINK, Ops.RESHAPE, Ops.DETACH):
+        begin = _begin_in_a_row(node) if node.op is Ops.SHRINK else 0
+        if begin is None:
+            return None
+        node, first = COMPUTED.get(node.src[0], node.src[0]), first + begin
+    return (node, first) if node.op is Ops.BUFFER else None
 
 
 def _begin_in_a_row(taken: UOp) -> int | None:

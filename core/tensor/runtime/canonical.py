@@ -162,23 +162,37 @@ def _below_reshape(node: UOp) -> UOp:
 
 
 def _part(taken: UOp) -> UOp | None:
-    """The flat slice of a buffer of a machine that a SHRINK shows, where its elements follow each other; None: it is none."""
-    shape, count = taken.src[0].shape, elements(taken.shape)
-    if not is_plain(shape) or not is_plain(taken.shape) or not count:
+    """The flat slice of a buffer that a SHRINK shows, where a kernel may be given such; None: it is none."""
+    line, count = line_of_memory(taken), elements(taken.shape)
+    if line is None or not Device[line[0].src[1].arg].target.has_parts or count == line[0].arg:
+        return None
+    return UOp(SHRINK, taken.dtype, (line[0],), ((line[1], line[1] + count),))
+
+
+def line_of_memory(node: UOp) -> tuple[UOp, int] | None:
+    """The BUFFER of a machine in which the elements of `node` follow each other, and where the first one is; None: there is none."""
+    first, node = 0, computed(node)
+    while node.op is RESHAPE or node.op is SHRINK or node.op is DETACH:
+        if node.op is SHRINK:
+            begin = _begin_of_line(node)
+            if begin is None:
+                return None
+            first += begin
+        node = computed(node.src[0])
+    if node.op is not BUFFER or node.src[1].arg == HOST or is_on_disk(node.src[1].arg):
+        return None
+    return node, first
+
+
+def _begin_of_line(cut: UOp) -> int | None:
+    """Where in its source a SHRINK begins, if its elements follow each other there."""
+    shape, count = cut.src[0].shape, elements(cut.shape)
+    if not count or not is_plain(shape) or not is_plain(cut.shape) or names_variables(cut.arg):
         return None
     first = last = 0
-    for (begin, end), size in zip(taken.arg, shape):
+    for (begin, end), size in zip(cut.arg, shape):
         first, last = first * size + begin, last * size + end - 1
-    if last - first + 1 != count:  # others lie between the first and the last
-        return None
-    buffer = computed(taken.src[0])
-    while buffer.op is RESHAPE:
-        buffer = computed(buffer.src[0])
-    if buffer.op is not BUFFER or buffer.src[1].arg == HOST or is_on_disk(buffer.src[1].arg):
-        return None
-    if not Device[buffer.src[1].arg].target.has_parts or count == buffer.arg:
-        return None
-    return UOp(SHRINK, taken.dtype, (buffer,), ((first, last + 1),))
+    return first if last - first + 1 == count else None  # else others lie between
 
 
 def _number_part(part: UOp, shape: Shape, inputs: list[UOp]) -> UOp:

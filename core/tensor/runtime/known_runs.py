@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
+from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.uop import UOp
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import Plan
 
 MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
-MOST_PARTS = 200  # of a graph: a larger one takes longer to run than to look at
+MOST_NODES = 200  # of a graph: a larger one takes longer to run than to look at
 SMALL_BYTES = 1 << 16  # of a result: the kernel of a larger one takes longer than the way to it
 HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
 # What changes how a graph is compiled or run.
@@ -55,18 +56,21 @@ class KnownRun:
         "copies", "graph", "is_asked", "likeness", "plan",
     )  # fmt: skip
 
-    def __init__(self, graph: UOp, plan: Plan, epoch: object, make: Callable[..., UOp]) -> None:
+    def __init__(
+        self, graph: UOp, parts: frozenset[int], plan: Plan, epoch: object, make: Callable[..., UOp]
+    ) -> None:
         """`graph`: with its buffers numbered. `make(info, memory=...)`: the node of a result over its memory."""
         device: str = graph.arg
-        self.likeness = Likeness(graph.src[0])
+        self.likeness = Likeness(graph.src[0], parts)
         self._asked, self._epoch = settings.stored(_ASKED), epoch
         self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
         self.graph, self.plan, self._make = graph, plan, make
         self._info = plan.made[plan.results[0] - plan.inputs]
         self._device, self._backend = device, Device[device]
         self._where = self.likeness.devices[: plan.inputs]
-        # What is made of constants is most often written to, in place, which needs memory that nothing else holds.
-        self._results: deque[_Result] = deque(maxlen=0 if self.likeness.is_constant else SPARES)
+        # What is made of constants, or of data, is most often written to, in place, which needs memory that nothing else holds.
+        is_given = all([one == HOST for one in self._where])
+        self._results: deque[_Result] = deque(maxlen=0 if is_given else SPARES)
         self.copies = any([step.kernel is None for step in plan.steps])
         first = plan.steps[0]
         kernel = first.kernel if len(plan.steps) == 1 else None
@@ -148,20 +152,20 @@ class _Runs:
         root: UOp,
         device: str,
         compiler: Compiler,
-        memory: Mapping[UOp, Any],
+        memory_of: Callable[[UOp], Any],
         computed: Mapping[Any, UOp],
         draws: bool,
     ) -> tuple[UOp, bool] | None:
         """The value of a graph, and whether a plan has that graph itself; None if no run is known for it.
 
-        `memory` is that of each buffer; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: some
+        `memory_of` a buffer, or of a part of one; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: some
         of what lies on the host may be the key of random numbers that a run has to keep.
         """
         for run in self._of_kind.get((root.op, root.dtype, root.shape, device), ()):
             inputs = run.likeness.buffers_of(root, computed)
             if inputs is None or (draws and run.copies) or not run.is_now(compiler.epoch):
                 continue
-            given = [memory[buffer] for buffer in inputs]
+            given = [memory_of(buffer) for buffer in inputs]
             is_of_plan = run.graph.src[0] is root
             check = compiler.checks() if run.is_asked else None
             if check is None:
@@ -171,28 +175,33 @@ class _Runs:
                 return run.run(given, check, followed), is_of_plan
         return None
 
-    def keep(self, graph: UOp, plan: Plan, epoch: object, make: Callable[..., UOp]) -> None:
-        """Keep how the one value of a numbered graph was computed, if that is to be kept."""
+    def keep(
+        self, graph: UOp, parts: frozenset[int], plan: Plan, epoch: object, make: Callable[..., UOp]
+    ) -> None:
+        """Keep how the one value of a numbered graph was computed, if that is to be kept. `parts`: see Likeness."""
         device = graph.arg
         if len(graph.src) > 1 or not plan.steps or plan.variables or plan.results[0] < plan.inputs:
             return
         info = plan.made[plan.results[0] - plan.inputs]
-        parts, steps = graph.toposort(), plan.steps
-        if not 0 < info.nbytes <= SMALL_BYTES or len(parts) > MOST_PARTS:
+        nodes, steps = graph.toposort(), plan.steps
+        if not 0 < info.nbytes <= SMALL_BYTES or len(nodes) > MOST_NODES:
             return
         if {info.device, *[made.device for made in plan.made]} != {device}:
             return
-        if not {device, HOST}.issuperset([b.src[1].arg for b in parts if b.op is BUFFER]):
+        if not {device, HOST}.issuperset([b.src[1].arg for b in nodes if b.op is BUFFER]):
             return
         if any([step.offsets for step in steps]):
             return
         if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
             return
         (root,) = graph.src
+        if changed_in_part(root) is not None:  # which is better done in place
+            return
         key = (root.op, root.dtype, root.shape, device)
         known = self._of_kind.get(key, [])
         if not any([run.graph is graph and run.is_now(epoch) for run in known]):
-            self._of_kind[key] = [KnownRun(graph, plan, epoch, make), *known][:MOST_OF_A_KIND]
+            run = KnownRun(graph, parts, plan, epoch, make)
+            self._of_kind[key] = [run, *known][:MOST_OF_A_KIND]
 
     def count(self, nbytes: int) -> None:
         """A result of so many bytes is made. When all together were too many, those that nobody has are given up."""

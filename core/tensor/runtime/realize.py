@@ -30,6 +30,7 @@ from proofgrad.core.tensor.runtime.canonical import (
     buffers_of,
     computed,
     is_not_computed,
+    line_of_memory,
     numbered,
     with_buffers,
 )
@@ -218,13 +219,14 @@ def read(uop: UOp, device: str) -> bytearray:
     if value_of_shape(uop.shape).count(0):
         return bytearray()
     uop = computed(uop)
-    if _flat_memory(uop) is None:
+    part = _part_to_read(uop)
+    if part is None:
         uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
         uop = run_again(uop, device, is_alone=False) or realize([uop], device)[0]
-    buffer = _flat_memory(uop)
-    assert buffer is not None
-    data = bytearray(prod(value_of_shape(uop.shape)) * buffer.dtype.itemsize)
-    Device[buffer.src[1].arg].copyout(memoryview(data), _MEMORY[buffer])
+        part = _part_to_read(uop)
+    assert part is not None
+    data = bytearray(prod(value_of_shape(uop.shape)) * uop.dtype.itemsize)
+    Device[memory_below(part).src[1].arg].copyout(memoryview(data), memory_of(part))
     return data
 
 
@@ -310,7 +312,7 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
     if not is_plain_run or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
         return None
     draws = bool(_DRAWN.data)  # type: ignore[attr-defined]
-    found = RUNS.again(root, device, _MACHINE.compiler, _MEMORY, COMPUTED.data, draws)  # type: ignore[attr-defined]
+    found = RUNS.again(root, device, _MACHINE.compiler, memory_of, COMPUTED.data, draws)  # type: ignore[attr-defined]
     if found is None:
         return None
     node, is_own_numbered_graph = found
@@ -381,10 +383,10 @@ def _run(
     """The buffer of each root, through RESHAPE. `wanted` is emptied."""
     values: dict[str, int] = {}
     graph, inputs = numbered(wanted, device, values, with_parts=witness is None)
+    parts = frozenset([k for k, buffer in enumerate(inputs) if buffer.op is not BUFFER])
     shapes = [root.shape for root in wanted]
     devices = [memory_below(buffer).src[1].arg for buffer in inputs]
     given = [_MEMORY[b] if b.op is BUFFER else memory_of(b) for b in inputs]
-    has_parts = any([buffer.op is not BUFFER for buffer in inputs])
     # A root without buffers is its own numbered graph, which the plan keeps: if it were remembered,
     # its memory would never be free again.
     roots = [_gone if node is root else ref(root) for node, root in zip(graph.src, wanted)]
@@ -420,8 +422,9 @@ def _run(
         witness.after(plan, given)
     results = _results(plan, shapes, memory, roots, kept)
     is_plain_run = not unneeded and witness is None and not values and not _MACHINE.compile_only
-    if is_plain_run and is_plain(shapes[0]) and not has_parts:
-        RUNS.keep(graph, plan, compiler().epoch, functools.partial(new_value, shape=shapes[0]))
+    if is_plain_run and is_plain(shapes[0]):
+        make = functools.partial(new_value, shape=shapes[0])
+        RUNS.keep(graph, parts, plan, compiler().epoch, make)
     if check is not None:
         try:
             check.results(plan, shapes, memory, results)
@@ -465,12 +468,20 @@ def _count(shape: Shape) -> Any:
     return sizes().product(shape)
 
 
-def _flat_memory(uop: UOp) -> UOp | None:
-    """The BUFFER whose first elements are those of `uop` in order; None if there is none."""
-    node = uop.src[0] if uop.op is Ops.RESHAPE else uop
-    if node.op is Ops.SHRINK and node.src[0].op is Ops.BUFFER and node.arg[0][0] == 0:
+def _part_to_read(uop: UOp) -> UOp | None:
+    """The BUFFER whose first elements are those of `uop` in order, or SHRINK to a part that begins with them; None: there is none."""
+    node = uop.src[0] if uop.op is RESHAPE else uop
+    if node.op is Ops.SHRINK and node.src[0].op is BUFFER and node.arg[0][0] == 0:
         node = node.src[0]
-    return node if node.op is Ops.BUFFER and node.src[1].arg != HOST else None
+    if node.op is BUFFER:
+        return node if node.src[1].arg != HOST else None
+    line = line_of_memory(node)
+    if line is None or not line[1]:
+        return None if line is None else line[0]
+    buffer, first = line
+    if not Device[buffer.src[1].arg].target.has_parts:
+        return None
+    return UOp(Ops.SHRINK, uop.dtype, (buffer,), ((first, buffer.arg),))
 
 
 def value_of_shape(shape: Shape) -> tuple[int, ...]:
