@@ -5,6 +5,7 @@ Owns: the legality of movement arguments. Does not own: broadcasting of user inp
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from math import prod
@@ -38,7 +39,10 @@ def sizes() -> ModuleType:
 
 def _plain(*shapes: Sequence[Any]) -> bool:
     """Are all sizes ints?"""
-    return all(type(size) is int for shape in shapes for size in shape)
+    for shape in shapes:  # `all` of a generator takes three times as long, and each node asks
+        if not is_plain(shape):
+            return False
+    return True
 
 
 def elements(shape: Sequence[Any]) -> int:
@@ -49,7 +53,10 @@ def elements(shape: Sequence[Any]) -> int:
 
 def is_plain(shape: Sequence[Any]) -> bool:
     """Are all sizes numbers, none a variable?"""
-    return all(type(size) is int for size in shape)
+    for size in shape:
+        if type(size) is not int:
+            return False
+    return True
 
 
 def names_variables(arg: Sequence[Any]) -> bool:
@@ -216,3 +223,9 @@ TENSOR_SHAPES: dict[Ops, Callable[[tuple[Shape, ...], Any], Shape]] = {
     Ops.SKEW: _skew,
     Ops.REDUCE_AXIS: _reduce_axis,
 }
+
+
+@functools.lru_cache(maxsize=4096)
+def tensor_shape(op: Ops, shapes: tuple[Shape, ...], arg: Any) -> Shape:
+    """The shape of a node, by those of its sources. A program makes the same few again and again. Raises: ShapeError."""
+    return TENSOR_SHAPES[op](shapes, arg)

@@ -17,7 +17,7 @@ from weakref import ref
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.op_names import CONST, RANGE
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
-from proofgrad.core.ir.shapes import TENSOR_SHAPES, Shape, ShapeError, show
+from proofgrad.core.ir.shapes import TENSOR_SHAPES, Shape, ShapeError, show, tensor_shape
 
 _T = TypeVar("_T")
 
@@ -78,7 +78,7 @@ class UOp(_Parts):
                 if other.shape != shape:
                     raise _different_shapes(op, src)
         elif op in TENSOR_SHAPES:
-            shape = TENSOR_SHAPES[op](tuple([s.shape for s in src]), arg)
+            shape = tensor_shape(op, tuple([s.shape for s in src]), arg)
         return fresh_node(op, dtype, src, arg, shape, key)
 
     def __setattr__(self, name: str, value: object) -> None:
