@@ -15,12 +15,16 @@ from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import cotangents
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.runtime.canonical import COMPUTED
 from proofgrad.core.tensor.runtime.realize import compiler
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.passes.stages import Library
+
+_NO_BOUNDS = RuleSet("bounds", ())  # one, for it compiles functions when first asked
 
 
 def nodes_reached(order: Sequence[UOp]) -> set[UOp]:
@@ -60,12 +64,12 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
 
     `order` has the nodes of the graph, sources first. A target that is not in it has none.
     """
-    library = compiler().library
+    library, facts = compiler().library, Facts(_NO_BOUNDS)
     needed = _on_a_path(order, set(targets))
     found: dict[UOp, list[UOp]] = {order[-1]: [seed]}
     for node in reversed(order):
         for cotangent in [] if needed.isdisjoint(_passed_to(node)) else found.get(node, []):
-            for source, part in zip(node.src, _parts(library, node, cotangent), strict=True):
+            for source, part in zip(node.src, _parts(library, facts, node, cotangent), strict=True):
                 if part is not None and source in needed:
                     _add(found.setdefault(source, []), part, source.op is Ops.EXPAND)
     return {t: functools.reduce(UOp.__add__, found[t]) for t in targets if t in found}
@@ -83,13 +87,15 @@ def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
     parts.append(functools.reduce(UOp.__add__, [*before, part]))
 
 
-def _parts(library: Library, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:
+def _parts(
+    library: Library, facts: Facts, node: UOp, cotangent: UOp
+) -> tuple[UOp | None, ...]:
     """The cotangents of the sources of `node`. That of a copied value is copied back."""
     if isinstance(node.arg, CustomGradient):
         return node.arg.parts(node, cotangent)
     if node.op is not Ops.COPY:
         rules = library.sets[library.cotangents]
-        return cotangents(rules, node, cotangent, journal=library.journal)
+        return cotangents(rules, node, cotangent, facts, library.journal)
     below = reversed(node.src[0].toposort())
     home = next((part.arg for part in below if part.op in (Ops.COPY, Ops.DEVICE)), None)
     return (cotangent if home is None else UOp(Ops.COPY, node.dtype, (cotangent,), home),)

@@ -67,16 +67,12 @@ def form_of(
         elif op is Ops.SHRINK:
             return None
         else:
-            parts = [op, node.dtype, None if op is DETACH or op is CONTIGUOUS else node.arg]
-            is_ready = True
-            for source in reversed(src):
-                if source not in numbers:
-                    stack.append(source)
-                    is_ready = False
-            if not is_ready:
+            missing = [source for source in src if source not in numbers]
+            if missing:
+                stack += missing[::-1]
                 continue
-            parts += [numbers[source] for source in src]
-            form.append(tuple(parts))
+            arg = None if op is DETACH or op is CONTIGUOUS else node.arg
+            form.append((op, node.dtype, arg, *[numbers[source] for source in src]))
         if len(numbers) > MOST_NODES:
             return None
         numbers[node] = len(form) - 1
