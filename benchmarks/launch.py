@@ -14,6 +14,7 @@ from collections.abc import Callable
 from proofgrad import Device, Tensor, TinyJit
 
 CALLS = 10
+Row = tuple[str, int, Callable[[], object]]  # a name, the most microseconds, the call
 
 
 def microseconds(call: Callable[[], object], rounds: int) -> float:
@@ -48,22 +49,33 @@ def ten_products(x: Tensor) -> Tensor:
     return x
 
 
+def show(rows: list[Row], rounds: int) -> None:
+    """A line for each call: what it costs, and the bar."""
+    for name, bar, call in rows:
+        found = microseconds(call, rounds)
+        print(f"{name:<36} {found:8.1f} {bar:6} {'' if found <= bar else '  OVER'}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=400)
     rounds = parser.parse_args().rounds
     x = Tensor([[float(k % 7) / 8 for k in range(16)] for _ in range(16)]).realize()
     weight, index = Tensor.rand(1000, 64).realize(), Tensor([3, 1, 999, 0]).realize()
-    rows = [
-        ("eager x + 1 of 16x16, known graph", 10, lambda: (x + 1).realize()),
+    print(f"{'microseconds a call':<36} {'time':>8} {'bar':>6}")
+    show([("eager x + 1 of 16x16, known graph", 10, lambda: (x + 1).realize())], rounds)
+    factor = Tensor([1.0], requires_grad=True).realize()  # a program that trains has parameters
+    rows: list[Row] = [
+        ("eager x + 1 beside a parameter", 15, lambda: (x + 1).realize()),
+        ("eager x * a parameter", 30, lambda: (x * factor).realize()),
+        ("eager x @ x", 75, lambda: (x @ x).realize()),
+        ("eager x[3].numpy()", 35, lambda: x[3].numpy()),
+        ("eager x[3] + 1", 60, lambda: (x[3] + 1).realize()),
         ("jitted ((x + 1) * 2).relu()", 5, jitted(lambda x: ((x + 1) * 2).relu(), x)),
         ("jitted chain of ten 16x16 products", 10, jitted(ten_products, x)),
         ("jitted weight[index]", 5, jitted(lambda index: weight[index], index)),
     ]
-    print(f"{'microseconds a call':<36} {'time':>8} {'bar':>6}")
-    for name, bar, call in rows:
-        found = microseconds(call, rounds)
-        print(f"{name:<36} {found:8.1f} {bar:6} {'' if found <= bar else '  OVER'}")
+    show(rows, rounds)
 
 
 if __name__ == "__main__":
