@@ -59,6 +59,13 @@ def test_a_run_that_is_known_is_used(again: list[UOp]) -> None:
         assert len(again) == k
 
 
+def test_a_choice_between_memory_and_a_number_is_known(again: list[UOp]) -> None:
+    x = data(16, 16)
+    for k in range(4):
+        assert np.array_equal(x.relu().realize().numpy(), np.maximum(x.numpy(), 0))
+        assert len(again) == k
+
+
 PROGRAMS: dict[str, Any] = {
     "a + b": lambda a, b: a + b,
     "a + a": lambda a, b: a + a,

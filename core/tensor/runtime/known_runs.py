@@ -195,7 +195,7 @@ class _Runs:
         if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
             return
         (root,) = graph.src
-        if changed_in_part(root) is not None:  # which is better done in place
+        if parts and changed_in_part(root) is not None:  # which is better done in place
             return
         key = (root.op, root.dtype, root.shape, device)
         known = self._of_kind.get(key, [])
