@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proofgrad.core.compile.fusion.limits import MOST_REDUCTIONS
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.row_products import Sizes, pays, pays_in_blocks
@@ -20,6 +21,7 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
+_NONE: frozenset[UOp] = frozenset()
 _SAME_ELEMENTS = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.CAST})
 
 
@@ -35,10 +37,12 @@ def products_by_row(
     `kept` are those that must have one.
     """
     found: set[UOp] = set()
-    for total in [n for n in nodes if is_contraction(n)]:
+    totals = [n for n in nodes if is_contraction(n)]
+    run = _reductions_run(nodes, stored) if totals else {}
+    for total in totals:
         for factor in total.src[0].src:
             weights = _below(factor, stored)
-            scores = None if weights is None else _scores_of(weights, stored)
+            scores = None if weights is None else _scores_of(weights, stored, run)
             if weights is None or scores is None or not kept.isdisjoint((weights, scores)):
                 continue
             is_alone = _kernels_with(scores, consumers, stored) == {weights}
@@ -100,13 +104,28 @@ def _below(factor: UOp, stored: set[UOp]) -> UOp | None:
     return factor if factor in stored else None
 
 
-def _scores_of(weights: UOp, stored: set[UOp]) -> UOp | None:
-    """The one product of matrices that the kernel of `weights`, which reduces its rows, reads."""
-    inside = _inside(weights, stored)
-    reductions = [n for n in inside if n.op is Ops.REDUCE_AXIS]
-    last = (len(weights.shape) - 1,)
+def _reductions_run(nodes: list[UOp], stored: set[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """For each node the reductions that its kernel runs to compute it; of one that runs more than the limit, some.
+
+    Found once for all, as the kernel of a state of a recurrent network may go back to its beginning before limits.py cuts it.
+    """
+    found: dict[UOp, frozenset[UOp]] = {}
+    for node in nodes:
+        run = frozenset((node,)) if node.op is Ops.REDUCE_AXIS else _NONE
+        for source in node.src:
+            more = _NONE if source in stored or len(run) > MOST_REDUCTIONS else found[source]
+            if not more <= run:
+                run = run | more if run else more
+        found[node] = run
+    return found
+
+
+def _scores_of(weights: UOp, stored: set[UOp], run: Mapping[UOp, frozenset[UOp]]) -> UOp | None:
+    """The one product of matrices that the kernel of `weights`, which reduces its rows, reads. `run`: of each node the reductions."""
+    reductions, last = run[weights], (len(weights.shape) - 1,)
     if not reductions or any([is_contraction(n) or n.arg[1] != last for n in reductions]):
         return None
+    inside = _inside(weights, stored)
     read = {s for n in inside for s in n.src if s in stored}
     products = [s for s in read if _product_in(s, stored) is not None]
     is_one = len(products) == 1 and products[0].shape == weights.shape

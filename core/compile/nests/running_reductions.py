@@ -11,6 +11,8 @@ from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp, toposort
 
+_SAME_AXES = frozenset({Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.DETACH})
+_SAME_ELEMENTS = _SAME_AXES | {Ops.PERMUTE, Ops.RESHAPE}
 SHORT = 16  # so few elements combined are written out, with what uses them
 
 
@@ -32,26 +34,36 @@ def is_running(node: UOp) -> bool:
 
 
 def _is_order_of_counters(choice: UOp) -> bool:
-    """Whether a truth compares counters, by their order."""
-    nodes = toposort((choice,))
-    leaves = [n.op for n in nodes if not n.src]
-    is_of_counters = Ops.IOTA in leaves and set(leaves) <= {Ops.IOTA, Ops.CONST}
-    return is_of_counters and any([n.op is Ops.CMPLT for n in nodes])
+    """Whether a truth compares counters, by their order: the first leaf that is none settles it, far above the rest of a program."""
+    seen, stack = {choice}, [choice]
+    while stack:
+        node = stack.pop()
+        if not node.src and node.op not in (Ops.IOTA, Ops.CONST):
+            return False
+        stack += [source for source in dict.fromkeys(node.src) if source not in seen]
+        seen.update(node.src)
+    found = {node.op for node in seen}
+    return Ops.IOTA in found and Ops.CMPLT in found
 
 
 def varying(node: UOp) -> frozenset[int]:
     """The axes along which a value of a tensor may change: those that no EXPAND made."""
     known: dict[UOp, frozenset[int]] = {}
-    for n in toposort((node,), lambda n: bool(n.shape)):
+    for n in toposort((node,), _is_as_below):
         known[n] = _varying(n, known) if n.shape else frozenset()
     return known[node]
+
+
+def _is_as_below(n: UOp) -> bool:
+    """Whether the sources of a node say along which axes it changes."""
+    return bool(n.shape) and (n.op in ELEMENTWISE or n.op in _SAME_ELEMENTS)
 
 
 def _varying(n: UOp, known: dict[UOp, frozenset[int]]) -> frozenset[int]:
     every = frozenset([a for a, size in enumerate(n.shape) if size != 1])
     if n.op in ELEMENTWISE and n.src:
         return every & frozenset().union(*[known.get(s, frozenset()) for s in n.src])
-    if n.op in (Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.DETACH):
+    if n.op in _SAME_AXES:
         return known[n.src[0]] & every
     if n.op is Ops.PERMUTE:
         return frozenset([k for k, a in enumerate(n.arg) if a in known[n.src[0]]])

@@ -1,0 +1,57 @@
+"""Twice the program, twice the work of cutting it into kernels: nodes that walks come by are counted, so no clock is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from proofgrad import Tensor, nn
+from proofgrad.core.ir import uop
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime import realize as machine
+
+# Of twice the nodes; of what grows with the square it is nearly four times as much.
+MOST_GROWTH = 2.8
+
+
+def recurrent(steps: int) -> list[Tensor]:
+    """A training step of an LSTM over so many steps."""
+    layer = nn.LSTM(4, 8, batch_first=True)
+    loss = layer(Tensor.ones(2, steps, 4).contiguous())[0][:, -1].square().sum()
+    loss.backward()
+    return [loss, *[w.grad for w in nn.state.get_parameters(layer) if w.grad is not None]]
+
+
+def deep(layers: int) -> list[Tensor]:
+    """So many layers, each with a sum of what one of its masks leaves."""
+    x, weight = Tensor.ones(32, 8).contiguous(), Tensor.ones(8, 8).contiguous()
+    for _ in range(layers):
+        x = (x - (x > 0).where(x, 0).sum(0)) @ weight
+    return [x]
+
+
+@pytest.mark.parametrize("make", [recurrent, deep])
+def test_cutting_grows_with_the_program(
+    make: Callable[[int], list[Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = [_nodes_walked(make(steps), monkeypatch) for steps in (24, 48)]
+    assert many < MOST_GROWTH * few
+
+
+def _nodes_walked(tensors: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> int:
+    """So many nodes come by in all walks while a program is cut into kernels."""
+    graph = machine.graph_to_run([tensor.uop for tensor in tensors], tensors[0].device)
+    walk, found = uop._in_order, 0
+
+    def counted(roots: Iterable[UOp], enter: Any) -> list[UOp]:
+        nonlocal found
+        nodes = walk(roots, enter)
+        found += len(nodes)
+        return nodes
+
+    with monkeypatch.context() as patch:
+        patch.setattr(uop, "_in_order", counted)
+        machine.compiler().kernel_graph(graph)
+    return found
