@@ -53,6 +53,21 @@ class Contraction:
     blocks: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
 
     @cached_property
+    def row_count(self) -> int:
+        """Rows of the matrix that it computes, for each iteration of the loops outside."""
+        return size_of(self.rows)
+
+    @cached_property
+    def column_count(self) -> int:
+        """Columns of that matrix."""
+        return size_of(self.columns)
+
+    @cached_property
+    def itemsize(self) -> int:
+        """Bytes of an element of the sums."""
+        return self.reduction.dtype.itemsize
+
+    @cached_property
     def depth(self) -> int:
         """Products that a tile sums for one element."""
         return prod(size_of(loop) for loop in self.reduction.src[1:])
@@ -65,7 +80,7 @@ class Contraction:
     @property
     def multiplications(self) -> int:
         """How many products of two factors the whole kernel adds up."""
-        sums = size_of(self.rows) * size_of(self.columns) * self.other_tiles
+        sums = self.row_count * self.column_count * self.other_tiles
         return sums * prod(size_of(loop) for loop in self.sum_loops)
 
     @cached_property
@@ -94,11 +109,11 @@ class Contraction:
 
     def readers_of_rows(self, tile: Tile) -> int:
         """How many tiles read the same part of the rows' operand."""
-        return self._copies_of_rows * -(-size_of(self.columns) // tile.columns)
+        return self._copies_of_rows * -(-self.column_count // tile.columns)
 
     def readers_of_columns(self, tile: Tile) -> int:
         """How many tiles read the same part of the columns' operand."""
-        return self._copies_of_columns * -(-size_of(self.rows) // tile.rows)
+        return self._copies_of_columns * -(-self.row_count // tile.rows)
 
     @cached_property
     def _copies_of_rows(self) -> int:
@@ -131,11 +146,11 @@ class Contraction:
         """Whether the sum may run in vectors, as columns are so few that half of a vector of them would be empty."""
         most = target.lanes(self.reduction.dtype)
         is_of_vectors = not target.work_items and 1 < lanes_of_sum(self, target)
-        return is_of_vectors and 2 * size_of(self.columns) <= most and self.lies_along_sum
+        return is_of_vectors and 2 * self.column_count <= most and self.lies_along_sum
 
     def shares_large_columns(self, cache_bytes: int) -> bool:
         """Whether the loops outside of the tile read the same columns, which fill much of the cache."""
-        nbytes = table_elements(self.column_factor) * self.reduction.dtype.itemsize
+        nbytes = table_elements(self.column_factor) * self.itemsize
         return 1 < self._copies_of_columns == self.other_tiles and nbytes > cache_bytes // 2
 
     @cached_property
@@ -157,6 +172,13 @@ class Contraction:
     def growth_of_columns(self) -> float:
         """How many times longer than their operand a table of the columns is."""
         return growth(self.column_factor)
+
+    @cached_property
+    def columns_at_once(self) -> int:
+        """Elements of the columns' operand that one iteration of the loops outside of the tile goes through."""
+        free = loops_of(self.column_factor)
+        loops = [x for x in self.reduction.src[1:] if x in free]
+        return prod(size_of(loop) for loop in (self.columns, *loops))
 
     @cached_property
     def columns_lie_apart(self) -> bool:
@@ -282,7 +304,7 @@ def table_elements(factor: UOp) -> int:
 
 def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:
     """How many tiles cover the rows, and the columns."""
-    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    rows, columns = contraction.row_count, contraction.column_count
     return -(-rows // tile.rows), -(-columns // tile.columns)
 
 

@@ -12,7 +12,7 @@ from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Staged, Tile
 from proofgrad.core.compile.nests.loops import size_of
-from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     Contraction,
@@ -75,7 +75,7 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     """
     if tile.lanes == 1:
         return _cycles_of_summed_lanes(tile, contraction, target)
-    core, depth, itemsize = target.core, contraction.depth, contraction.reduction.dtype.itemsize
+    core, depth, itemsize = target.core, contraction.depth, contraction.itemsize
     tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     products, loads = tile.rows * tile.vectors, _loads(tile, at_once, contraction)
     step = max(
@@ -95,14 +95,14 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     if contraction.columns_stay_apart or (contraction.columns_lie_apart and not is_copied):
         step += tile.columns * core.gather_cycles
     once += TILE_CYCLES + _stores(tile, contraction, target)
-    if size_of(contraction.rows) % tile.rows:
+    if contraction.row_count % tile.rows:
         once += CLAMP_CYCLES * tile.rows
     return tiles * (step * depth + once)
 
 
 def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target) -> float:
     """The same of tiles whose elements are vectors along the sum: each step loads one for each row and column."""
-    core, itemsize = target.core, contraction.reduction.dtype.itemsize
+    core, itemsize = target.core, contraction.itemsize
     tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     lanes, inner = lanes_of_sum(contraction, target), size_of(contraction.reduction.src[-1])
     products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
@@ -112,7 +112,7 @@ def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target
     nbytes, far = lanes * itemsize, 0
     if table_elements(contraction.row_factor) * itemsize > target.near_bytes:
         far += tile.rows
-    if size_of(contraction.columns) * contraction.depth * itemsize > target.near_bytes:
+    if contraction.column_count * contraction.depth * itemsize > target.near_bytes:
         far += tile.vectors
     waits = far * nbytes / core.cache_bytes_a_cycle
     step = max(step, waits) + SHOWN_OF_CACHE * waits * min(1.0, waits / step)
@@ -126,14 +126,14 @@ def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target
         step += mask / (at_once if at_once * products <= MOST_PRODUCTS_AT_ONCE else 1)
     # To add up lanes, half of them at a time: a shuffle in a cycle, and an addition beside it.
     once = TILE_CYCLES + products * log2(lanes)
-    if size_of(contraction.rows) % tile.rows:
+    if contraction.row_count % tile.rows:
         once += CLAMP_CYCLES * tile.rows
     return tiles * (step * steps + once)
 
 
 def cycles_across_lines(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles that a tile waits as vectors of its columns, where they lie in memory, reach over the ends of lines."""
-    itemsize, line = contraction.reduction.dtype.itemsize, target.first_cache.line_bytes
+    itemsize, line = contraction.itemsize, target.first_cache.line_bytes
     step, *_ = load_steps(contraction.column_factor, contraction.reduction.src[-1]) or [0]
     if step is None or contraction.columns_lie_apart or contraction.growth_of_columns > 1:
         return 0.0
@@ -145,7 +145,7 @@ def cycles_across_lines(tile: Tile, contraction: Contraction, target: Target) ->
 
 def pays_packing(tile: Tile, readers: int, contraction: Contraction, target: Target) -> bool:
     """Whether columns are packed sooner than the tiles of an item that read them, so many, take them across lines."""
-    if size_of(contraction.columns) % tile.columns and masks_are_vectors(target):
+    if contraction.column_count % tile.columns and masks_are_vectors(target):
         return False  # the mask of the last columns takes registers of the tile's
     along_rows, along_columns = _waits_of_orders(tile, contraction, target)
     packing = cycles_to_pack(tile, contraction, target) / max(1, readers)
@@ -177,7 +177,7 @@ def _waits_of_orders(tile: Tile, contraction: Contraction, target: Target) -> tu
     Along rows the columns of a matrix come from the second cache for each tile. Along columns the rows do, and results are
     written to as many pages as there are rows, instead of from end to end of each.
     """
-    core, itemsize, depth = target.core, contraction.reduction.dtype.itemsize, contraction.depth
+    core, itemsize, depth = target.core, contraction.itemsize, contraction.depth
     step = tile.rows * tile.vectors / core.multiply_adds_a_cycle
 
     def wait(elements: int) -> float:
@@ -187,7 +187,7 @@ def _waits_of_orders(tile: Tile, contraction: Contraction, target: Target) -> tu
     panel = _panel_bytes(tile, contraction)
     is_far = target.near_bytes < panel <= target.room_bytes
     along_columns = wait(tile.rows + tile.columns) if is_far else 0.0
-    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    rows, columns = contraction.row_count, contraction.column_count
     column_bytes = columns * depth * itemsize
     are_windows = max(contraction.growth_of_rows, contraction.growth_of_columns) > 1
     is_other = contraction.blocks or contraction.is_apart or target.work_items
@@ -216,7 +216,7 @@ def _known_bytes(target: Target) -> int:
 def _panel_bytes(tile: Tile, contraction: Contraction) -> float:
     """What each tile of the same columns reads again; windows over an image overlap."""
     elements = contraction.depth * tile.columns / max(1.0, contraction.growth_of_columns)
-    return elements * contraction.reduction.dtype.itemsize
+    return elements * contraction.itemsize
 
 
 def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> float:
@@ -259,7 +259,7 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
     if read >= least and contraction.rows_fit_a_table:
         return 0.0
     lines = float(tile.rows)
-    elements = cache.line_bytes // contraction.reduction.dtype.itemsize
+    elements = cache.line_bytes // contraction.itemsize
     if is_near:
         lines /= min(elements, size_of(contraction.reduction.src[-1]))
     if contraction.rows_lie_side_by_side:
@@ -299,7 +299,7 @@ def readers_worth_a_table(contraction: Contraction, target: Target) -> int:
 
     So it is where each step of the sum goes to another page of a matrix that does not stay in the second cache.
     """
-    nbytes = table_elements(contraction.row_factor) * contraction.reduction.dtype.itemsize
+    nbytes = table_elements(contraction.row_factor) * contraction.itemsize
     is_matrix = contraction.rows_lie_side_by_side and contraction.growth_of_rows <= 1
     return 2 if is_matrix and nbytes > target.cache_bytes else WORTH_A_TABLE
 
@@ -309,7 +309,7 @@ def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, targe
     core, cycles = target.core, 0.0
     if staged.rows:
         # For a last tile with fewer rows each element is copied by itself, under a mask.
-        is_even = size_of(contraction.rows) % tile.rows == 0
+        is_even = contraction.row_count % tile.rows == 0
         in_order = contraction.rows_lie_side_by_side and is_even
         each = core.copy_cycles if in_order else core.copy_apart_cycles
         cycles += table_elements(contraction.row_factor) * each
@@ -331,7 +331,7 @@ def lie_near(
     contraction: Contraction, tile: Tile, cache: FirstCache, part: float = UNSTAGED_WAYS
 ) -> bool:
     """Whether a tile reads its rows along lines, which find room in that part of the ways of the first cache."""
-    itemsize = contraction.reduction.dtype.itemsize
+    itemsize = contraction.itemsize
     sets = [1 if s is None else _sets(s * itemsize, cache) for s in contraction.row_steps]
     most = int(part * cache.ways) * min(sets, default=tile.rows)
     return contraction.rows_lie_along_depth and tile.rows <= most
@@ -369,8 +369,5 @@ def columns_are_large(contraction: Contraction, target: Target) -> bool:
 
     As many as they may take of those whose translations the core holds, for one position of the loops outside of a tile.
     """
-    free = loops_of(contraction.column_factor)
-    loops = [x for x in contraction.reduction.src[1:] if x in free]
-    elements = prod(size_of(x) for x in (contraction.columns, *loops))
     pages = UNSTAGED_PAGES * target.core.translated_pages
-    return elements * contraction.reduction.dtype.itemsize > pages * target.page_bytes
+    return contraction.columns_at_once * contraction.itemsize > pages * target.page_bytes

@@ -16,7 +16,6 @@ from proofgrad.core.compile.nests.sums_of_products import below_casts
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     Contraction,
-    growth,
     load_steps,
     table_elements,
     tiles_along,
@@ -92,13 +91,14 @@ def choose_staged(
     columns = columns and contraction.readers_of_columns(tile) >= 2
     columns = columns and not packs_columns(contraction, tile, target, override)
     return Staged(
-        rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
+        rows and contraction.rows_fit_a_table,
+        columns and contraction.growth_of_columns <= LARGEST_GROWTH,
     )
 
 
 def _stay_near(contraction: Contraction, tile: Tile, target: Target) -> bool:
     """Whether few tiles of rows read columns of a matrix, whole lines, which stay in the second cache from one to the next."""
-    width = tile.columns * contraction.reduction.dtype.itemsize
+    width = tile.columns * contraction.itemsize
     nbytes = contraction.depth * width
     return (
         contraction.column_factor.op is LOAD
@@ -117,7 +117,7 @@ def packs_columns(
     They must lie side by side, or along the sum. It pays where they reach over the ends of lines, or if an item has many tiles of rows,
     as its rows stay in the second cache, and the columns of a tile do not stay in the first as they lie.
     """
-    factor, itemsize = contraction.column_factor, contraction.reduction.dtype.itemsize
+    factor, itemsize = contraction.column_factor, contraction.itemsize
     nbytes = contraction.depth * tile.columns * itemsize
     if override.packed is False or contraction.blocks or nbytes > target.scratch_bytes:
         return False
@@ -131,7 +131,7 @@ def packs_columns(
         return False
     if is_transposed:
         return _pays_transposing(contraction, tile, target)
-    row_bytes = size_of(contraction.rows) * contraction.depth * itemsize
+    row_bytes = contraction.row_count * contraction.depth * itemsize
     if row_bytes > target.cache_bytes * 3 // 4 or contraction.growth_of_columns > 1:
         return False
     readers = row_tiles_of_an_item(contraction, tile, target)
@@ -185,7 +185,7 @@ def row_tiles_of_an_item(contraction: Contraction, tile: Tile, target: Target) -
 def most_row_tiles(contraction: Contraction, tile: Tile, target: Target) -> int:
     """All tiles of rows, or so many that what they read fits half of the second cache."""
     row_tiles, _ = tiles_along(contraction, tile)
-    nbytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
+    nbytes = tile.rows * contraction.depth * contraction.itemsize
     if row_tiles * nbytes <= target.cache_bytes * 3 // 4:
         return row_tiles
     return min(row_tiles, max(1, target.room_bytes // max(1, nbytes)))
@@ -201,7 +201,7 @@ def choose_reduction_block(
 ) -> int:
     """Steps of the sum in a block of a contraction; 0: it is not summed in blocks."""
     loops, factor = contraction.reduction.src[1:], contraction.column_factor
-    itemsize = contraction.reduction.dtype.itemsize
+    itemsize = contraction.itemsize
     if (
         override.reduction_block == 0
         or target.work_items
@@ -218,7 +218,7 @@ def choose_reduction_block(
         return 0
     if override.reduction_block is not None:
         return _block(size_of(loops[0]), override.reduction_block, 1)
-    rows = size_of(contraction.rows)
+    rows = contraction.row_count
     if not _is_long(contraction, target) or rows > _most_rows(contraction, target):
         return 0
     pages = PAGES_OF_FEW if rows <= FEW_ROWS else PAGES_OF_MORE
@@ -231,13 +231,13 @@ def _is_long(contraction: Contraction, target: Target) -> bool:
 
     (Measured: matrices of half a megabyte to two, of which 10 to 48 rows are multiplied, are 1.0 to 2.6 times as fast without blocks.)
     """
-    nbytes = table_elements(contraction.column_factor) * contraction.reduction.dtype.itemsize
+    nbytes = table_elements(contraction.column_factor) * contraction.itemsize
     return nbytes >= target.cache_bytes
 
 
 def _most_rows(contraction: Contraction, target: Target) -> int:
     """With more rows a table of the columns is read often enough."""
-    itemsize = contraction.reduction.dtype.itemsize
+    itemsize = contraction.itemsize
     most = rows_worth_a_table(target, itemsize)
     (step,) = load_steps(contraction.column_factor, contraction.reduction.src[1])
     in_lines = step is not None and step * itemsize % target.first_cache.line_bytes == 0

@@ -80,16 +80,24 @@ def _tiles(contraction: Contraction, target: Target, override: Schedule) -> list
     """The tiles that fit the registers, large ones first."""
     if override.tile is not None:
         return [override.tile] if target.vector_bytes else []
-    lanes = _lanes(size_of(contraction.columns), target, contraction.reduction.dtype)
+    lanes = _lanes(contraction.column_count, target, contraction.reduction.dtype)
     if lanes < 2:
         return []
-    sizes = [(rows, vectors) for rows in range(2, TALLEST + 1) for vectors in range(1, WIDEST + 1)
-             if rows * vectors + vectors + SPARE_REGISTERS <= target.vector_registers]  # fmt: skip
-    sizes.sort(key=lambda size: -size[0] * size[1])
-    found = [Tile(*size, lanes) for size in sizes] if contraction.has_vectors(target) else []
+    registers = target.vector_registers
+    found = [*_tiles_of(lanes, registers)] if contraction.has_vectors(target) else []
     if contraction.may_sum_lanes(target):
-        found += [Tile(*size, 1) for size in sizes if size[1] <= size_of(contraction.columns)]
+        most = contraction.column_count
+        found += [tile for tile in _tiles_of(1, registers) if tile.vectors <= most]
     return found
+
+
+@lru_cache(maxsize=16)
+def _tiles_of(lanes: int, registers: int) -> tuple[Tile, ...]:
+    """The tiles of vectors of so many lanes that fit so many registers, large ones first."""
+    sizes = [(rows, vectors) for rows in range(2, TALLEST + 1) for vectors in range(1, WIDEST + 1)
+             if rows * vectors + vectors + SPARE_REGISTERS <= registers]  # fmt: skip
+    sizes.sort(key=lambda size: -size[0] * size[1])
+    return tuple([Tile(*size, lanes) for size in sizes])
 
 
 def _lanes(columns: int, target: Target, dtype: DType) -> int:
@@ -143,7 +151,7 @@ def choose_blocks(
     else:
         height = _block(row_tiles, most_row_tiles(contraction, tile, target))
     if contraction.shares_large_columns(target.cache_bytes):
-        column_bytes = tile.columns * contraction.depth * contraction.reduction.dtype.itemsize
+        column_bytes = tile.columns * contraction.depth * contraction.itemsize
         width = _block(column_tiles, max(1, target.room_bytes // column_bytes))
     wanted = wanted_items(target)
 
@@ -164,7 +172,7 @@ def _width_of_blocks(contraction: Contraction, tile: Tile, target: Target) -> in
     """
     row_tiles, column_tiles = tiles_along(contraction, tile)
     bytes_a_tile = (row_tiles * tile.rows + contraction.depth) * tile.columns
-    bytes_a_tile *= contraction.reduction.dtype.itemsize
+    bytes_a_tile *= contraction.itemsize
     items = prod(size_of(x) for x in contraction.others)
     shared = -(-ITEMS_A_THREAD_OF_BLOCKS * target.threads // items)
     return max(1, min(target.room_bytes // bytes_a_tile, -(-column_tiles // shared)))
