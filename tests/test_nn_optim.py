@@ -11,6 +11,7 @@ import pytest
 from tensors import numbers
 
 from proofgrad import GlobalCounters, JitError, ShapeError, Tensor, TinyJit, dtypes, nn
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.nn import optim
 from proofgrad.nn.state import get_parameters, get_state_dict, load_state_dict
 
@@ -237,6 +238,33 @@ def test_a_step_runs_one_kernel_for_each_tensor_that_changes() -> None:
     # Of Adam four are of one element each: the powers of betas, and what they correct moments by.
     assert kernels_of_a_step(optim.Adam(params())) == [4 + 3 * 3] * 3
     assert kernels_of_a_step(optim.Adam(params(), fused=True)) == [4 + 2 + 3] * 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda params: optim.SGD(params, momentum=0.9),
+        optim.Adam,
+        optim.AdamW,
+        optim.LAMB,
+        optim.Adagrad,
+        optim.Muon,
+        lambda params: optim.RMSprop(params, momentum=0.9, centered=True),
+        lambda params: optim.Adam(params, fused=True),
+    ],
+)
+def test_the_second_step_is_compiled_with_the_first(
+    make: Callable[[list[Tensor]], optim.Optimizer],
+) -> None:
+    param = Tensor(numbers(3, 4))
+    optimizer = make([param])
+    plans = []
+    for _ in range(2):
+        optimizer.zero_grad()
+        (param**4).sum().backward()
+        optimizer.step()
+        plans.append(dict(compiler()._plans))
+    assert plans[0] == plans[1]
 
 
 def test_state_has_the_names_of_checkpoints() -> None:

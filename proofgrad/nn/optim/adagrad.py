@@ -35,7 +35,7 @@ class Adagrad(Optimizer):
             )
         super().__init__(params, lr, device, fused)
         self.lr_decay, self.weight_decay, self.eps = lr_decay, weight_decay, eps
-        self.steps = Tensor([0.0], self.device, dtypes.float32, requires_grad=False)
+        self.steps = Tensor([0.0], self.device, dtypes.float32, requires_grad=False).realize()
         self.v = self._state()
         for total in self.v if initial_accumulator_value else []:
             total.assign(total + initial_accumulator_value).realize()

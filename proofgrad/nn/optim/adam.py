@@ -45,7 +45,7 @@ class Adam(Optimizer):
         self.m, self.v = self._state(), self._state()
 
     def _one(self) -> Tensor:
-        return Tensor([1.0], self.device, dtypes.float32, requires_grad=False)
+        return Tensor([1.0], self.device, dtypes.float32, requires_grad=False).realize()
 
     def _advance(self) -> list[Tensor]:
         self.b1_t.assign(self.b1_t * self.b1)

@@ -155,12 +155,14 @@ class Optimizer:
         return tensor.detach().to(self.device).cast(_state_dtype(tensor))
 
     def _state(self) -> list[Tensor]:
-        """Zeros for each parameter; data, not constants, for the same reason as above."""
-        if not self.fused:
-            return [self._zeros(param.shape, _state_dtype(param)) for param in self.params]
-        count = sum(param.numel() for param in self.params)
-        wide = any(param.dtype is dtypes.float64 for param in self.params)
-        return [self._zeros((count,), dtypes.float64 if wide else dtypes.float32)]
+        """Zeros for each parameter: data, and in memory, so that the first step is compiled as all later ones are."""
+        if self.fused:
+            count = sum(param.numel() for param in self.params)
+            wide = any(param.dtype is dtypes.float64 for param in self.params)
+            state = [self._zeros((count,), dtypes.float64 if wide else dtypes.float32)]
+        else:
+            state = [self._zeros(param.shape, _state_dtype(param)) for param in self.params]
+        return [state[0].realize(*state[1:]), *state[1:]]
 
     def _zeros(self, shape: tuple[int, ...], dtype: DType) -> Tensor:
         size = dtype.itemsize
