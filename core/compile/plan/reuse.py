@@ -41,11 +41,16 @@ class _Reuse:
             {self.writer_of[b] for b in map(memory_below, call.src[2:]) if b in self.writer_of}
             for call in self.calls
         ]
+        self.users: list[set[int]] = [set() for _ in self.calls]
+        for k, earlier in enumerate(self.before):
+            for one in earlier:
+                self.users[one].add(k)
         self.readers: dict[UOp, list[int]] = {}
         for k, call in enumerate(self.calls):
             for buffer in dict.fromkeys(map(memory_below, call.src[2:])):
                 self.readers.setdefault(buffer, []).append(k)
         self.given: dict[UOp, UOp] = {}  # the buffer of a result, the input that it is written over
+        self.kept = set(graph.arg)  # nothing is written over these: results, and what was given
 
     def give_memory(self, writer: int, unneeded: frozenset[int]) -> None:
         """Let the result of a call take the place of an input, if one fits."""
@@ -60,15 +65,17 @@ class _Reuse:
             others = {k for k in self.readers[buffer] if k != writer}
             if others.isdisjoint(self._after(writer)):
                 self.before[writer] |= others
+                for earlier in others:
+                    self.users[earlier].add(writer)
                 self.calls[writer] = _with_one_parameter(call, number)
                 self.given[target] = buffer
+                self.kept.add(buffer)
                 return
 
     def _fits(self, target: UOp, buffer: UOp, unneeded: frozenset[int]) -> bool:
         return (
             buffer.src[0].arg in unneeded
-            and buffer not in self.given.values()
-            and buffer not in self.graph.arg
+            and buffer not in self.kept
             and (buffer.dtype, buffer.arg, buffer.src[1])
             == (target.dtype, target.arg, target.src[1])
         )
@@ -84,14 +91,10 @@ class _Reuse:
 
     def _after(self, first: int) -> set[int]:
         """All calls that have to run after `first`."""
-        users: list[list[int]] = [[] for _ in self.calls]
-        for k, before in enumerate(self.before):
-            for earlier in before:
-                users[earlier].append(k)
         found: set[int] = set()
         stack = [first]
         while stack:
-            for user in users[stack.pop()]:
+            for user in self.users[stack.pop()]:
                 if user not in found:
                     found.add(user)
                     stack.append(user)

@@ -14,7 +14,7 @@ the same way. A reduction's loop is not shared out by a group, whose items would
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, size_of
 from proofgrad.core.compile.nests.strides import loops_below
@@ -71,7 +71,7 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
     """The same of loops that the items of a group share out."""
     if AxisRole.THREAD in roles or AxisRole.GLOBAL in roles:
         return "items of groups, and others", ()
-    for node, free in loops_below(graph).items():
+    for node, free in _told_apart(graph, (*BINDERS, Ops.STORE, Ops.MMA)):
         own = frozenset(
             node.src[1:] if node.op in BINDERS else node.src[2:] if node.op is Ops.STORE else ()
         )
@@ -92,6 +92,15 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
     return None
 
 
+def _told_apart(graph: UOp, ops: Collection[Ops]) -> Iterable[tuple[UOp, frozenset[UOp]]]:
+    """The nodes of these operations, and of all others one for each set of loops, with their loops."""
+    seen = set[frozenset[UOp]]()
+    for node, free in loops_below(graph).items():
+        if node.op in ops or free not in seen:
+            seen.add(free)
+            yield node, free
+
+
 def _wrong_around_warps(mma: UOp, free: frozenset[UOp]) -> list[UOp]:
     """The loops around an MMA that may run otherwise in some items of a warp, its own among them."""
     parts = fragments_of(mma)
@@ -105,7 +114,7 @@ def _wrong_with_lanes(graph: UOp, vectors: int, keeps: bool) -> tuple[str, Itera
     """The same of loops of lanes, of which there are so many."""
     if vectors < (1 if keeps else 2):
         return None
-    for node, free in loops_below(graph).items():
+    for node, free in _told_apart(graph, BINDERS):
         around = free.union(node.src[1:]) if node.op in BINDERS else free
         lanes = sorted([x for x in around if x.arg[1] is AxisRole.VECTOR], key=lambda x: x.arg[0])
         if len(lanes) > 1:

@@ -6,12 +6,14 @@ steps/accumulate.py, steps/lanes.py).
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.carry_maximum import carry_maximum
 from proofgrad.core.compile.steps.lanes import lanes
-from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
 from proofgrad.core.compile.steps.narrow import narrow, terms_beyond
 from proofgrad.core.compile.tactics.prefix_loops import carry_registers
 from proofgrad.core.compile.text.show import brief
@@ -26,9 +28,9 @@ def choose_index_width(nest: LoopNest, context: Context) -> LoopNest:
     Raises: OverflowError, naming the term, if int64 is not enough.
     """
     facts, preferred = nest.facts, context.target.index_dtype
-    terms = [n for n in toposort((nest.graph,)) if n.dtype is dtypes.index]
-    if not terms_beyond(terms, preferred, facts):
+    with suppress(StepRefused):
         return narrow(nest, preferred)
+    terms = [n for n in toposort((nest.graph,)) if n.dtype is dtypes.index]
     for node in terms_beyond(terms, dtypes.int64, facts):
         raise OverflowError(
             f"an index term runs from {facts.lo(node)} to {facts.hi(node)}, which int64 does"
