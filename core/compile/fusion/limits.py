@@ -82,8 +82,7 @@ def _of_large_kernels(
     buffers: dict[UOp, frozenset[UOp]] = {}
     chain: dict[UOp, int] = {}
     for node in nodes:
-        run = _NONE.union(*[reductions[source] for source in node.src])
-        read = _NONE.union(*[buffers[source] for source in node.src])
+        run, read = _together(node.src, reductions), _together(node.src, buffers)
         length = max([chain[source] for source in node.src], default=0)
         if node.op is Ops.REDUCE_AXIS:
             run |= {node}
@@ -103,6 +102,16 @@ def _of_large_kernels(
         buffers[node] = frozenset({node}) if is_read else read
         chain[node] = 0 if is_read else length
     return ends - stored
+
+
+def _together(sources: Sequence[UOp], sets: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+    """What is found of any of the sources: mostly the same of all, or of one."""
+    found = _NONE
+    for source in sources:
+        more = sets[source]
+        if more is not found and not more <= found:
+            found = found | more if found else more
+    return found
 
 
 def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:

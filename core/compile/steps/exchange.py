@@ -35,21 +35,21 @@ def exchange(program: TensorProgram, calls: Collection[UOp]) -> UOp:
     graph = program.graph
     require(graph.op is Ops.SINK and set(graph.src).issuperset(calls), "no kernel of the program")
     known: dict[UOp, tuple[UOp, tuple[int, ...]]] = {}  # equal kernels are put in order once
-    wanted = set(calls)
-    return graph.replace(src=tuple([_in_order(c, known) if c in wanted else c for c in graph.src]))
+    wanted, order = set(calls), StableOrder()
+    made = [_in_order(call, known, order) if call in wanted else call for call in graph.src]
+    return graph.replace(src=tuple(made))
 
 
-def _in_order(call: UOp, known: dict[UOp, tuple[UOp, tuple[int, ...]]]) -> UOp:
+def _in_order(call: UOp, known: dict[UOp, tuple[UOp, tuple[int, ...]]], order: StableOrder) -> UOp:
     """The call with its operands in order, and its sources as they are then first read."""
     body = call.src[0]
     if body not in known:
-        known[body] = _renumbered(_body_in_order(body))
+        known[body] = _renumbered(_body_in_order(body, order))
     made, slots = known[body]
     return call.replace(src=(made, call.src[1], *[call.src[1 + slot] for slot in slots]))
 
 
-def _body_in_order(body: UOp) -> UOp:
-    order = StableOrder()
+def _body_in_order(body: UOp, order: StableOrder) -> UOp:
     made: dict[UOp, UOp] = {}
     nameless: dict[
         UOp, UOp
@@ -59,7 +59,9 @@ def _body_in_order(body: UOp) -> UOp:
             made[node], nameless[node] = node, node.replace(arg=(0, node.arg[1]))
             continue
         first = node.src[0] if node.src else None
-        swaps = len(node.src) == 2 and order.key(nameless[node.src[1]]) < order.key(nameless[first])  # type: ignore[index]
+        swaps = node.op in COMMUTATIVE and order.key(nameless[node.src[1]]) < order.key(
+            nameless[first]
+        )  # type: ignore[index]
         sources = exchanged(node.op, node.src, swaps)
         made[node] = node.with_src(tuple([made[s] for s in sources]))
         nameless[node] = node.with_src(tuple([nameless[s] for s in sources]))
