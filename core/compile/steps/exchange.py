@@ -58,10 +58,10 @@ def _body_in_order(body: UOp, order: StableOrder) -> UOp:
         if node.op is Ops.PARAM:
             made[node], nameless[node] = node, node.replace(arg=(0, node.arg[1]))
             continue
-        first = node.src[0] if node.src else None
-        swaps = node.op in COMMUTATIVE and order.key(nameless[node.src[1]]) < order.key(
-            nameless[first]
-        )  # type: ignore[index]
+        swaps = False
+        if node.op in COMMUTATIVE:
+            one, other = [order.key(nameless[source]) for source in node.src]
+            swaps = other < one
         sources = exchanged(node.op, node.src, swaps)
         made[node] = node.with_src(tuple([made[s] for s in sources]))
         nameless[node] = node.with_src(tuple([nameless[s] for s in sources]))
