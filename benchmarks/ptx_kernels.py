@@ -25,7 +25,7 @@ from shared_banks import turns
 
 from proofgrad import Device, Tensor
 from proofgrad.backends.llvm.copies import copies_of
-from proofgrad.backends.llvm.matrix_loads import loads_together
+from proofgrad.backends.llvm.matrix_loads import Together, loads_together
 from proofgrad.backends.llvm.written_out import filled_ahead, turns_written_out
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.runtime import PTXBackend
@@ -196,7 +196,7 @@ def work_of(source: Source) -> Work:
 
 
 def _at_banks(
-    work: Work, times: int, texts: int, together: dict[UOp, list[UOp]], rows: dict[UOp, UOp]
+    work: Work, times: int, texts: int, together: dict[UOp, list[UOp]], rows: dict[UOp, Together]
 ) -> None:
     """Count what is made together so many times, and stands in the text so often, and begin anew."""
     for accesses in together.values():

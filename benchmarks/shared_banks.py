@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from proofgrad.backends.llvm.matrix_loads import Together
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.fragments import WARP
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
@@ -22,20 +23,21 @@ BANKS, WORD, WIDEST = 32, 4, 16
 
 
 def turns(
-    accesses: Sequence[UOp], rows: Mapping[UOp, UOp] = MappingProxyType({})
+    accesses: Sequence[UOp], rows: Mapping[UOp, Together] = MappingProxyType({})
 ) -> tuple[int, int, int]:
     """How many times one warp goes to the banks, how many it would without conflicts, and with how many instructions.
 
     `accesses`: LOADs and STOREs of one memory that follow each other. Loads of neighbours are made as one, as LLVM does.
-    `rows`: of loads that a warp makes together, the position of the 16 bytes whose address an item gives.
+    `rows`: loads that a warp makes together: of each instruction the position of the 16 bytes whose address an item gives.
     """
     parts = [
         [
-            (_positions(rows[n], item, 1)[0] * n.dtype.scalar.itemsize, WIDEST)
+            ((_positions(row.position, item, 1)[0] + row.behind) * n.dtype.scalar.itemsize, WIDEST)
             for item in range(WARP)
         ]
         for n in accesses
-        if n in rows
+        if n in rows and rows[n].last is n
+        for row in rows[n].rows
     ]
     parts += _together([n for n in accesses if n not in rows])
     return sum(map(_turns, parts)), sum(map(_least, parts)), len(parts)

@@ -164,6 +164,6 @@ class Dialect:
         """The same of the item whose number differs in these bits."""
         raise CompileError(f"{self.language} has no warps; its items read by themselves")
 
-    def load_matrices(self, let: Callable[[str], str], address: str, vector: str) -> str:
-        """The `vector` that this item gets of four matrices, turned around, of which it gives a row's address (matrix_loads.py)."""
+    def load_matrices(self, let: Callable[[str], str], address: str, is_across: bool) -> list[str]:
+        """The words that this item gets of four matrices, turned around or not, of which it gives a row's address (matrix_loads.py)."""
         raise CompileError(f"{self.language} has no matrix units; its items read by themselves")

@@ -1,15 +1,18 @@
-"""Loads of matrix fragments that the items of a warp make together, by one instruction that turns small matrices around.
+"""Loads of matrix fragments that the items of a warp make together, by one instruction that hands out words of rows of 16 bytes.
 
 Owns: which loads, and the term of the address that each item gives. Does not own: the instruction (a dialect), which item holds which
 element (core/ir/fragments.py).
 
-A factor that lies across the steps of a sum, [step][column], is read at a stride: element k of item 4 * g + q is that of column g in
-row r(q, k), whose columns lie side by side. An instruction that reads a matrix of 8 rows, whose addresses 8 items
-give, hands rows 2q and 2q + 1 of column g to item 4 * g + q. So for elements 2p and 2p + 1 of all items item 8 * p + i gives
-the address of row r(i // 2, 2p + i % 2), where g is 0.
+The instruction reads four matrices of 8 rows of 16 bytes; item 8 * m + i gives the address of row i of matrix m. Item 4 * g + q gets of
+each matrix word q, of 4 bytes, of row g; or, where matrices of elements of 2 bytes are turned around, element g of rows 2q and 2q + 1.
+So an item can get four words of a factor at once: word p is its elements w * p to w * p + w - 1, and
 
-    item:      0        1        2        3    ...   8        9
-    address:   r(0, 0)  r(0, 1)  r(1, 0)  r(1, 1)    r(0, 2)  r(0, 3)
+    where the factor lies along the sum,  element w * p + e  of item 4 * g + q is  w * q + e  behind the beginning of a row r(g, p),
+    where it lies across it, and w = 2,   element 2 * p + e  of item 4 * g + q is      g      behind that of a row r(q, 2 * p + e).
+
+A row begins at what another item has as another of its elements: item 4 * i, or i // 2, has element w * p, or 2 * p + i % 2, there. Matrix
+m is word m of one load; or, of two loads of a product whose items hold two halves of its rows, word m // 2 of load m % 2, and by a second
+instruction word m // 2 + 2, for so the product takes them, side by side in registers.
 
 That the positions are such ones is decided by their values for every item of a group: a term is what changes with the item and the
 element, which is computed, plus what does not, which is known by what it is a multiple of.
@@ -22,35 +25,46 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from proofgrad.backends.llvm.alignment import largest_power_of_two
+from proofgrad.backends.llvm.matrix_rows import MATRICES, Row, places_of, rows_of
 from proofgrad.core.ir.fragments import GROUPS, QUARTERS, WARP, fragments_of
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, LOAD, MMA, MUL, RANGE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-NBYTES = 2  # of an element
-ROW = GROUPS  # elements of a row of a matrix: its bytes are what an address is a multiple of
-PAIR = COLUMNS = 2  # rows that an item gets of a matrix
-ELEMENTS = WARP // GROUPS * PAIR  # that an item gets of four matrices
+WORD_BYTES = 4
+TURNED_BYTES = 2  # of an element of a matrix that is turned around
+_MOMENTS = frozenset({Ops.STORE, Ops.FILLED, Ops.RANGE, Ops.END})  # which loads do not pass
 
 
-def loads_together(linear: UOp, of_group: frozenset[UOp], group: int | None) -> dict[UOp, UOp]:
-    """Of each load that a warp makes together, the position in its memory of the row that an item gives."""
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Loads that a warp makes together, where it comes to the last of them.
+
+    `rows`: of each instruction, the position of the row that an item gives. It hands out a word of each load in turn.
+    """
+
+    loads: tuple[UOp, ...]
+    last: UOp
+    rows: tuple[Row, ...]
+    is_across: bool
+
+
+def loads_together(linear: UOp, of_group: frozenset[UOp], group: int | None) -> dict[UOp, Together]:
+    """Of each load that a warp makes together, with which others, and how."""
+    found: dict[UOp, Together] = {}
+    products = [n for n in linear.src if n.op is MMA and len(n.arg) == 2]
     if group is None or group % WARP:
-        return {}
-    found: dict[UOp, UOp] = {}
+        return found
     known: dict[UOp, _Values | None] = {}
-    for node in linear.src:
-        if node.op is not MMA or len(node.arg) == 3:
-            continue
+    places = places_of(linear) if products else {}
+    for node in products:
         parts = fragments_of(node)
-        if not _is_one_each(parts.item, group):
-            continue
-        for load in (parts.column, *parts.rows):
-            if load not in found and _is_candidate(load, of_group):
-                index = load.src[0].src[1]
-                if _lies_across(_values(index, parts.item, group, known), group):
-                    row = _row_of_item(index, parts.item)
-                    found.update({} if row is None else {load: row})
+        alone = [(x,) for x in (parts.column, *parts.rows)]
+        for loads in [parts.rows, *alone] if len(parts.rows) == 2 else alone:
+            is_one = _is_one_each(parts.item, group) and found.keys().isdisjoint(loads)
+            if is_one and all([_is_candidate(x, of_group) for x in loads]):
+                made = _together(loads, linear, places, parts.item, group, known)
+                found.update({} if made is None else dict.fromkeys(loads, made))
     return found
 
 
@@ -62,11 +76,52 @@ def _is_one_each(item: UOp, group: int) -> bool:
 
 
 def _is_candidate(load: UOp, of_group: frozenset[UOp]) -> bool:
-    if load.op is not LOAD or load.dtype.is_bool or load.dtype.scalar.itemsize != NBYTES:
+    if load.op is not LOAD or load.dtype.is_bool or WORD_BYTES % load.dtype.scalar.itemsize:
         return False
     memory, index, *mask = load.src[0].src
-    is_vector = index.dtype.lanes == load.dtype.lanes == ELEMENTS
+    is_vector = index.dtype.lanes == load.dtype.lanes == MATRICES * _word(load)
     return is_vector and memory in of_group and not mask and len(load.src) == 1
+
+
+def _word(load: UOp) -> int:
+    """Elements of a word."""
+    return WORD_BYTES // load.dtype.scalar.itemsize
+
+
+def _may_wait(loads: Sequence[UOp], between: Sequence[UOp]) -> bool:
+    """Whether all loads may be made at the last one: nothing between stores, waits, or needs them."""
+    is_of_one = len({load.src[0].src[0] for load in loads}) == 1
+    return is_of_one and not any(
+        [n.op in _MOMENTS or not set(loads).isdisjoint(n.src) for n in between]
+    )
+
+
+def _together(
+    loads: tuple[UOp, ...],
+    linear: UOp,
+    places: dict[UOp, int],
+    item: UOp,
+    group: int,
+    known: dict[UOp, _Values | None],
+) -> Together | None:
+    """None: a load gives other elements than an instruction does, or one may not wait for the other."""
+    at = [places[load] for load in loads]
+    between = linear.src[min(at) : max(at) + 1]
+    if not _may_wait(loads, between):
+        return None
+    word = _word(loads[0])
+    values = [_values(_index(load), item, group, known) for load in loads]
+    ways = (False, True) if loads[0].dtype.scalar.itemsize == TURNED_BYTES else (False,)
+    for is_across in ways:
+        if all([_are_rows(found, group, word, is_across) for found in values]):
+            rows = rows_of(tuple(map(_index, loads)), item, word, is_across, places)
+            return None if rows is None else Together(loads, between[-1], rows, is_across)
+    return None
+
+
+def _index(load: UOp) -> UOp:
+    """The positions of its elements."""
+    return load.src[0].src[1]
 
 
 # -- positions by their values ----------------------------------------------------------------------
@@ -140,67 +195,21 @@ def _value(
     return _Values(list(map(function, one.numbers, other.numbers)))
 
 
-def _lies_across(values: _Values | None, group: int) -> bool:
-    """Whether element k of item 4 * g + q is g behind that of item q, at which a row begins."""
+def _are_rows(values: _Values | None, group: int, word: int, is_across: bool) -> bool:
+    """Whether elements lie behind the beginning of a row as an instruction hands them out."""
+    size, count = QUARTERS * word, MATRICES * word
     if values is None:
         return False
-    if any([largest_power_of_two(term) * times % ROW for term, times in values.others]):
+    if any([largest_power_of_two(term) * times % size for term, times in values.others]):
         return False
     numbers = values.numbers
     for item in range(group):
-        first = item // WARP * WARP + item % QUARTERS
-        column = item // QUARTERS % GROUPS
-        for k in range(ELEMENTS):
-            start = numbers[first * ELEMENTS + k]
-            if start % ROW or numbers[item * ELEMENTS + k] != start + column:
+        first, quarter, other = item // WARP * WARP, item % QUARTERS, item // QUARTERS % GROUPS
+        for k in range(count):
+            start, behind = (first + other * QUARTERS) * count + k // word * word, k % word
+            behind += quarter * word
+            if is_across:
+                start, behind = (first + quarter) * count + k, other
+            if numbers[start] % size or numbers[item * count + k] != numbers[start] + behind:
                 return False
     return True
-
-
-# -- the row of an item -----------------------------------------------------------------------------
-
-
-def _row_of_item(index: UOp, item: UOp) -> UOp | None:
-    """The term where the item and the element are those whose row this item gives; None: elements lie at no one stride."""
-
-    def number(value: int) -> UOp:
-        return UOp(CONST, item.dtype, (), value)
-
-    def part(bits: int, count: int) -> UOp:
-        return UOp(
-            Ops.AND, item.dtype, (UOp(Ops.SHR, item.dtype, (item, number(bits))), number(count - 1))
-        )
-
-    warp = UOp(Ops.AND, item.dtype, (item, number(-WARP)))
-    other = UOp(Ops.OR, item.dtype, (warp, part(1, QUARTERS)))
-    element = UOp(
-        Ops.OR, item.dtype, (UOp(MUL, item.dtype, (part(3, QUARTERS), number(PAIR))), part(0, PAIR))
-    )
-    done: dict[UOp, UOp] = {item: other}
-    for node in toposort((index,), lambda n: n.op is not RANGE):
-        if node in done:
-            continue
-        if node.op is RANGE:
-            done[node] = node
-        elif node.op is CONST and node.dtype.lanes > 1:
-            line = _along(node.arg)
-            if line is None:
-                return None
-            first, apart = [UOp(CONST, node.dtype.scalar, (), n) for n in line]
-            scaled = UOp(MUL, node.dtype.scalar, (element, apart))
-            done[node] = UOp(ADD, node.dtype.scalar, (scaled, first))
-        elif node.op is BROADCAST:
-            done[node] = done[node.src[0]]
-        else:
-            src = tuple([done[s] for s in node.src])
-            done[node] = UOp(node.op, node.dtype.scalar, src, node.arg)
-    return done[index]
-
-
-def _along(numbers: int | Sequence[int]) -> tuple[int, int] | None:
-    """The first of some numbers, and how far they are apart."""
-    if isinstance(numbers, int):
-        return numbers, 0
-    apart = numbers[1] - numbers[0]
-    are_even = all([n == numbers[0] + apart * k for k, n in enumerate(numbers)])
-    return (numbers[0], apart) if are_even else None

@@ -151,7 +151,7 @@ class MemoryPrinter(PrinterState):
             return
         position = self.positions[node.src[0]]
         if node in self.together:
-            self.registers[node] = self._load_of_warp(node, position)
+            self._load_of_warp(node, position)
         elif node in self.tiles:
             self.registers[node] = write_tile_load(self.writer, position, self.tiles[node])
         else:
@@ -192,11 +192,24 @@ class MemoryPrinter(PrinterState):
             writer, self.positions[node.src[0]], dtype, of_lanes, of_steps
         )
 
-    def _load_of_warp(self, node: UOp, position: Position) -> str:
-        """What an item gets of the rows of which each gives one."""
-        row = self.together[node]
-        address = write_address(self.writer, position, self._term(row), row.dtype)
-        return self.dialect.load_matrices(self.writer.let, address, memory_type(node.dtype))
+    def _load_of_warp(self, node: UOp, position: Position) -> None:
+        """What an item gets of the rows of which each gives one, by the last of the loads that are made together."""
+        together, let = self.together[node], self.writer.let
+        if node is not together.last:
+            return
+        words: list[str] = []
+        for row in together.rows:
+            place = row.position
+            start = write_address(self.writer, position, self._register(place), place.dtype)
+            known = replace(position, buffer=start)
+            address = write_address(self.writer, known, str(row.behind), dtypes.int64)
+            words += self.dialect.load_matrices(let, address, together.is_across)
+        for k, load in enumerate(together.loads):
+            own, vector = words[k :: len(together.loads)], "poison"
+            for number, word in enumerate(own):
+                vector = let(f"insertelement <{len(own)} x i32> {vector}, i32 {word}, i64 {number}")
+            whole = f"bitcast <{len(own)} x i32> {vector} to {memory_type(load.dtype)}"
+            self.registers[load] = let(whole)
 
     def prefetch(self, position: Position, hint: Hint) -> None:
         """What is asked for ahead of its use."""

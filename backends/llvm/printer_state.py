@@ -14,7 +14,8 @@ from proofgrad.backends.llvm.group_memory import memory_of_group
 from proofgrad.backends.llvm.held import held_in_registers
 from proofgrad.backends.llvm.interleave import interleaved_stores
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators
-from proofgrad.backends.llvm.matrix_loads import loads_together
+from proofgrad.backends.llvm.matrix_loads import Together, loads_together
+from proofgrad.backends.llvm.matrix_rows import with_rows
 from proofgrad.backends.llvm.memory import Position, masks_by_data
 from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.peeling import peeled
@@ -41,28 +42,13 @@ class PrinterState(ABC):
     """Of one kernel."""
 
     def __init__(self, linear: UOp, name: str, dialect: Dialect) -> None:
-        self.linear, self.name, self.dialect = linear, name, dialect
+        self.name, self.dialect = name, dialect
         self.writer = Writer(dialect)
         self.registers: dict[UOp, str] = {}
         self.positions: dict[UOp, Position] = {}
         self.products: dict[UOp, str] = {}  # in which block each stands
         self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
         self.loops: list[OpenLoop] = []
-        self.carried = carried_accumulators(linear)
-        self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
-        self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
-        self.skipped = skipped(linear)
-        self.unswitched = unswitched(linear, self.skipped)
-        is_peeled = not dialect.target.work_items
-        self.peeled = peeled(linear) if is_peeled else {}
-        self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written
-        self.by_data = masks_by_data(linear)
-        self.transposed = transposed_stores(linear)
-        self.between = {} if dialect.target.work_items else interleaved_stores(linear)
-        together = {**self.transposed, **self.between}
-        self.waiting = frozenset().union(*together.values()).difference(together)
-        self.tiles = tiles_of(linear) if dialect.has_tiles else {}
-        self.has_exit = False
         kept = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
         self.held = held_in_registers(linear, dialect.row_part_bytes)
         self.written_out = frozenset().union(*[x.loops for x in self.held.values()])
@@ -80,6 +66,27 @@ class PrinterState(ABC):
             own = [n for n in linear.src if n.op is Ops.FILLED and n not in theirs]
             self.written_out |= {loop for n in own for loop in n.src[1:]}
         self.group = group_size(linear)
+        self.together = dict[UOp, Together]()
+        if dialect.loads_matrices:
+            self.together = loads_together(linear, frozenset(self.of_group), self.group)
+            rows = [row for made in self.together.values() for row in made.rows]
+            linear = with_rows(linear, rows) if rows else linear
+        self.linear = linear
+        self.carried = carried_accumulators(linear)
+        self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
+        self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
+        self.skipped = skipped(linear)
+        self.unswitched = unswitched(linear, self.skipped)
+        is_peeled = not dialect.target.work_items
+        self.peeled = peeled(linear) if is_peeled else {}
+        self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written
+        self.by_data = masks_by_data(linear)
+        self.transposed = transposed_stores(linear)
+        self.between = {} if dialect.target.work_items else interleaved_stores(linear)
+        together = {**self.transposed, **self.between}
+        self.waiting = frozenset().union(*together.values()).difference(together)
+        self.tiles = tiles_of(linear) if dialect.has_tiles else {}
+        self.has_exit = False
         self.waits = waits(linear, {*self.by_warps, *self.held})
         self.copies = copies_of(linear) if dialect.copies_ahead else {}
         self.copied = frozenset(self.copies.values())
@@ -92,10 +99,6 @@ class PrinterState(ABC):
         self.turn: Turn | None = None
         self.filled_ahead = filled_ahead(linear) if of_items else {}
         self.straight = {ahead.parts for ahead in self.filled_ahead.values()}
-        by_warps = self.dialect.loads_matrices
-        self.together = (
-            loads_together(linear, frozenset(self.of_group), self.group) if by_warps else {}
-        )
         self.term_block, self.terms = "", list[UOp]()
         self.shared = 0  # open loops that the items of a group share out
         self.unrolled = 0  # loops that LLVM shall write out

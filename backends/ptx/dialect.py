@@ -152,18 +152,12 @@ class PTXDialect(Dialect):
             f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {word}, i32 {bits}, i32 31)"
         )
 
-    def load_matrices(self, let: Callable[[str], str], address: str, vector: str) -> str:
-        """ldmatrix, transposed."""
-        words = "{i32, i32, i32, i32}"
-        name = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16"
-        made = let(
-            f"call {words} @{name}.{self.group_pointer_code}({self.group_pointer} {address})"
-        )
-        found = "poison"
-        for k in range(4):
-            word = let(f"extractvalue {words} {made}, {k}")
-            found = let(f"insertelement <4 x i32> {found}, i32 {word}, i64 {k}")
-        return let(f"bitcast <4 x i32> {found} to {vector}")
+    def load_matrices(self, let: Callable[[str], str], address: str, is_across: bool) -> list[str]:
+        """ldmatrix, transposed where rows lie across the steps of a sum."""
+        words, turned = "{i32, i32, i32, i32}", ".trans" if is_across else ""
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{turned}.b16.{self.group_pointer_code}"
+        made = let(f"call {words} @{name}({self.group_pointer} {address})")
+        return [let(f"extractvalue {words} {made}, {k}") for k in range(4)]
 
 
 def _bounds(needs: GroupNeeds) -> str:

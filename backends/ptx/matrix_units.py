@@ -35,24 +35,24 @@ class _Instruction:
 _F32, _F64 = dtypes.float32, dtypes.float64
 INSTRUCTIONS = (
     _Instruction(
-        MatrixUnit(dtypes.float16, _F32, 2, 4, reads_across=True),
+        MatrixUnit(dtypes.float16, _F32, 2, 4, word=2, reads_across=True),
         "m16n8k16.row.col.f32.f32",
         2,
         "<2 x half>",
         "float",
     ),
     _Instruction(
-        MatrixUnit(dtypes.bfloat16, _F32, 2, 4, reads_across=True),
+        MatrixUnit(dtypes.bfloat16, _F32, 2, 4, word=2, reads_across=True),
         "m16n8k16.row.col.bf16",
         2,
         "i32",
         "float",
     ),
     _Instruction(
-        MatrixUnit(dtypes.int8, dtypes.int32, 2, 8), "m16n8k32.row.col.s8", 4, "i32", "i32"
+        MatrixUnit(dtypes.int8, dtypes.int32, 2, 8, word=4), "m16n8k32.row.col.s8", 4, "i32", "i32"
     ),
     _Instruction(
-        MatrixUnit(dtypes.uint8, dtypes.int32, 2, 8), "m16n8k32.row.col.u8", 4, "i32", "i32"
+        MatrixUnit(dtypes.uint8, dtypes.int32, 2, 8, word=4), "m16n8k32.row.col.u8", 4, "i32", "i32"
     ),
     _Instruction(MatrixUnit(_F64, _F64, 1, 1), "m8n8k4.row.col.f64", 1, "double", "double"),
 )

@@ -180,10 +180,12 @@ def _words_exchanged(
     return write_product(let, types, before, column, rows[::-1], steps)
 
 
-def _other_rows(self: PTXDialect, let: Callable[[str], str], address: str, vector: str) -> str:
+def _other_rows(
+    self: PTXDialect, let: Callable[[str], str], address: str, is_across: bool
+) -> list[str]:
     """Each item gives the address of the row behind its own."""
     there = let(f"getelementptr i8, ptr addrspace(3) {address}, i64 16")
-    return load_matrices(self, let, there, vector)
+    return load_matrices(self, let, there, is_across)
 
 
 PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {

@@ -49,9 +49,8 @@ class MatrixUnit:
     total: DType
     halves: int
     steps: int
-    reads_across: bool = (
-        False  # whether a warp reads what lies across the steps, not along them, at once too
-    )
+    word: int = 0  # of a factor, elements side by side that a warp hands its items of rows of 16 bytes, all at once; 0: items read by themselves
+    reads_across: bool = False  # and of rows that lie across the steps, not along them, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whether the warps of a group multiply a tile of a product by matrix units, and which tile.
+"""Whether the warps of a group multiply a tile of a product by matrix units, and which tile, and how its operands lie.
 
 Owns: the choice, a heuristic from what the machine has. Does not own: the steps (tactics/warp_tiles.py), products and their operands
 (shared_tiles.py), the units (target.py).
@@ -10,10 +10,13 @@ what it keeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
+from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.schedule.occupancy import GroupShape, groups_of_unit
 from proofgrad.core.compile.schedule.shared_tiles import (
     GROUPS_AT_ONCE,
@@ -81,7 +84,8 @@ def choose_warps(kernel: UOp, target: Target, override: Schedule) -> WarpTile | 
     if is_small or any([x is not None for x in asked]):
         return None
     ways = [way for way in _ways() if _fits(way, unit, target)]
-    return min(ways, key=lambda way: _cost(way, unit, product, target), default=None)
+    by_element = [x.is_by_element for x in operands_of(product, unit, target)]
+    return min(ways, key=lambda way: _cost(way, unit, product, by_element, target), default=None)
 
 
 def ways_of_warps(kernel: UOp, target: Target) -> list[WarpTile]:
@@ -131,28 +135,60 @@ def warps_ahead(kernel: UOp, way: WarpTile, target: Target, override: Schedule) 
     assert product is not None and unit is not None
     blocks = -(-product.sizes[3] // (QUARTERS * held_steps(unit, target)))
     shape = GroupShape(way.warps * WARP, _sums(way, unit), _bytes(way, unit, target))
-    most = LOADED_AHEAD if any(copied_by_element(product, unit, target)) else AHEAD
+    by_element = [x.is_by_element for x in operands_of(product, unit, target)]
+    most = LOADED_AHEAD if any(by_element) else AHEAD
     return copies_ahead(shape, blocks, most, target, override)
 
 
-def copied_by_element(product: GroupProduct, unit: MatrixUnit, target: Target) -> tuple[bool, bool]:
-    """Whether the rows' operand, and the columns', is stored element by element when it is copied.
+class Lies(Enum):
+    """How a factor lies in far memory, and so in that of the group."""
 
-    So it is where it lies along its rows or columns and warps cannot read it so, for steps are innermost in memory of the group then,
-    and where elements of few bytes are not next to each other, or not aligned.
+    ALONG = auto()  # the sum: each row has its steps side by side
+    ACROSS = auto()  # the rows of each step are side by side, and stay so
+    IN_TILES = auto()  # the same, but they are put where ALONG they would be
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Which factor of the product it is, how it lies, how many elements are copied at once.
+
+    `is_by_element`: no copy of it goes on by itself: each element goes elsewhere, or is computed, or they are too few bytes.
     """
-    steps, found = product.reduction.src[1:], []
-    for factor in (product.row_factor, product.column_factor):
-        value = taken_by_unit(factor, unit)
-        side = product.rows if factor is product.row_factor else product.columns
-        lanes = target.lanes(value.dtype)
-        if runs_along(value, steps[-1]):
-            is_whole = len(steps) == 1 and lies_in_vectors(value, steps, lanes)
-            found.append(not (is_whole or value.dtype.itemsize >= WORD_BYTES))
-        else:
-            is_read_so = unit.reads_across and runs_along(value, side[-1])
-            found.append(not (is_read_so and lies_in_vectors(value, side, lanes)))
-    return found[0], found[1]
+
+    factor: int
+    lies: Lies
+    width: int
+    is_by_element: bool
+
+
+def operands_of(product: GroupProduct, unit: MatrixUnit, target: Target) -> tuple[Operand, Operand]:
+    """Of rows and of columns."""
+
+    def operand(factor: UOp, side: Sequence[UOp]) -> Operand:
+        value, steps = taken_by_unit(factor, unit), product.reduction.src[1:]
+        is_along = runs_along(value, steps[-1]) or not runs_along(value, side[-1])
+        across = Lies.ACROSS if unit.reads_across else Lies.IN_TILES
+        lies = Lies.ALONG if is_along else across
+        width = 1 if lies is Lies.IN_TILES else width_of(value, steps if is_along else side, target)
+        is_copied = value.op is Ops.LOAD and width * value.dtype.itemsize >= WORD_BYTES
+        number = product.reduction.src[0].src.index(factor)
+        return Operand(number, lies, width, lies is Lies.IN_TILES or not is_copied)
+
+    return (
+        operand(product.row_factor, product.rows),
+        operand(product.column_factor, product.columns),
+    )
+
+
+def width_of(value: UOp, loops: Sequence[UOp], target: Target) -> int:
+    """How many elements an item copies at once: as many as lie in whole aligned vectors along loops, one of which none goes around."""
+    lanes = target.lanes(value.dtype)
+    while lanes > 1:
+        is_whole = size_of(loops[-1]) % lanes == 0 or len(loops) == 1
+        if is_whole and lies_in_vectors(value, loops, lanes):
+            return lanes
+        lanes //= 2
+    return 1
 
 
 def tile_sizes(way: WarpTile, unit: MatrixUnit) -> tuple[int, int]:
@@ -167,7 +203,13 @@ def _sums(way: WarpTile, unit: MatrixUnit) -> int:
     return elements * unit.total.itemsize // WORD_BYTES
 
 
-def _cost(way: WarpTile, unit: MatrixUnit, product: GroupProduct, target: Target) -> float:
+def _cost(
+    way: WarpTile,
+    unit: MatrixUnit,
+    product: GroupProduct,
+    by_element: Sequence[bool],
+    target: Target,
+) -> float:
     """Cycles of a unit, for all groups that it has."""
     batch, rows, columns, steps = product.sizes
     high, wide = tile_sizes(way, unit)
@@ -176,13 +218,13 @@ def _cost(way: WarpTile, unit: MatrixUnit, product: GroupProduct, target: Target
     shape = GroupShape(way.warps * WARP, _sums(way, unit), 2 * _bytes(way, unit, target))
     at_once = min(of_unit, groups_of_unit(shape, target))
     blocks = -(-steps // (QUARTERS * held_steps(unit, target)))
-    block = _block_cycles(way, unit, copied_by_element(product, unit, target), at_once, target)
+    block = _block_cycles(way, unit, by_element, at_once, target)
     results = high * wide * unit.total.itemsize / STORED_BYTES
     return of_unit * (blocks * block + results + FIRST_CYCLES / at_once)
 
 
 def _block_cycles(
-    way: WarpTile, unit: MatrixUnit, by_element: tuple[bool, bool], at_once: int, target: Target
+    way: WarpTile, unit: MatrixUnit, by_element: Sequence[bool], at_once: int, target: Target
 ) -> float:
     """Of one group for one block of steps, where so many groups share a unit.
 

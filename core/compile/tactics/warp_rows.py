@@ -27,7 +27,7 @@ from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.nests.weighted_sums import is_divided_inside
 from proofgrad.core.compile.schedule.shared_tiles import lies_in_vectors, runs_along
 from proofgrad.core.compile.schedule.warp_rows import WarpRows, steps_at_once, sums_of_scores
-from proofgrad.core.compile.schedule.warp_tiles import held_steps
+from proofgrad.core.compile.schedule.warp_tiles import held_steps, width_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.divide_once import divide_once
@@ -42,7 +42,7 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.groups import as_one_loop
 from proofgrad.core.compile.tactics.shared_tiles import filled_ahead, kept_by_group
-from proofgrad.core.compile.tactics.warp_tiles import kept_across, kept_for_unit, width_of
+from proofgrad.core.compile.tactics.warp_tiles import kept_for_unit, kept_in_rows
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP, fragments_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -202,7 +202,9 @@ def _last_sum(nest: LoopNest, keys: UOp, part: _Parts) -> LoopNest:
     if part.values_lie_across:
         _, values = _factors(_reduction_over(nest, column), part)
         steps = [*times, tiles, quarter, column]
-        nest = kept_across(nest, values, steps, part.columns, part.items, part.width_of_values)
+        *pieces, element = part.columns
+        loops = steps, pieces, [element]
+        nest = kept_in_rows(nest, values, loops, part.items, part.width_of_values)
     block = UOp.range(at_once * GROUPS, fresh_number(nest.graph), AxisRole.REDUCE)
     nest = collapse(nest, (quarter, tiles, column), NewLoop(*block.arg))
     if not part.values_lie_across:
