@@ -313,17 +313,18 @@ def test_ptx_has_an_instruction_for_each_tile_and_reads_in_wide_pieces(
     text = emit_ptx(linear_of(dtype, "warps=1x2x2x2"), "product", 90).text
     assert text.count(f"mma.sync.aligned.{name}") == text.count("mma.sync") == count
     assert text.count("bar.sync") == (1 if dtype.itemsize == 1 else 2)  # of bytes all 64 steps
-    assert re.search(r"ld\.shared\.v4\.b32|ld\.shared\.v2\.b64", text)
-    assert not re.search(r"ld\.shared\.b(8|16)", text)
+    assert re.search(r"ld\.shared\.v2\.b64" if dtype is dtypes.float64 else ALONG, text)
+    assert not re.search(r"ld\.shared\.b(8|16|32)", text)
 
 
 ACROSS = "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
+ALONG = "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
 
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("second", [False, True])
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16])
-def test_warps_read_what_lies_across_the_steps_together(
+def test_warps_read_operands_together_whichever_way_they_lie(
     dtype: DType, first: bool, second: bool
 ) -> None:
     """Two tiles of 16 rows, and two of 8 columns: one instruction for 8 of a side and the 32 steps that are kept."""
@@ -332,9 +333,32 @@ def test_warps_read_what_lies_across_the_steps_together(
         ((x.T if first else x) @ (y.T if second else y)).realize()
     text = emit_ptx(EMITTED[-1], "product", 90).text
     assert text.count(ACROSS) == (2 * 2 if first else 0) + (0 if second else 2)
-    assert text.count("ldmatrix") == text.count(ACROSS)
-    assert text.count("ld.shared.v4.b32") == (0 if first else 2 * 2) + (2 if second else 0)
-    assert not re.search(r"ld\.shared\.b|st\.shared\.b16", text)
+    assert text.count(ALONG) == (0 if first else 2 * 2) + (2 if second else 0)
+    assert not re.search(r"ld\.shared|st\.shared\.b16", text)
+
+
+def _list(operand: str) -> list[str]:
+    return re.findall(r"%r\d+", operand)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.int8])
+def test_a_product_takes_registers_as_a_load_has_filled_them(
+    dtype: DType, first: bool, second: bool
+) -> None:
+    """Side by side: else each multiplication needs moves."""
+    x, y = [on("WARPS", whole(64, 64), dtype) for _ in range(2)]
+    with schedule("warps=1x2x2x2"), compile_only():
+        multiplied(x.T if first else x, y.T if second else y).realize()
+    text = emit_ptx(EMITTED[-1], "product", 90).text
+    filled = [_list(found) for found in re.findall(r"ldmatrix\S+\s+\{([^}]*)\}", text)]
+    products = re.findall(r"mma\.sync\S+((?:\s+\{[^}]*\},?){3})", text)
+    assert len(products) == 8
+    for operands in products:
+        _, rows, columns = [_list(found) for found in re.findall(r"\{([^}]*)\}", operands)]
+        assert rows in filled
+        assert columns in [half for four in filled for half in (four[:2], four[2:])]
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import chain, islice, product
 from math import prod
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.verify.kernels.loops import (
-    LoopMap,
-    common_loops,
-    guesses,
-    map_by_digits,
-    map_by_position,
-    shortest,
-)
+from proofgrad.verify.kernels.loops import LoopMap, common_loops, guesses, map_by_position, shortest
+from proofgrad.verify.kernels.orders import map_by_values
 from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import Written
 from proofgrad.verify.kernels.reduction_forms import (
@@ -395,12 +389,13 @@ class Matcher:
 
     def _reductions(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         first: Difference | None = None
-        for guess in guesses(before.src[1:], after.src[1:]):
+        likely = guesses(before.src[1:], after.src[1:])
+        for guess in chain(islice(likely, 1), self._orders(before, after), likely):
             difference = self._reduction(before, after, given, guess)
             if difference is None:
                 return None
             first = first or difference
-        if self._has_fewer(before, after, given) or self._in_other_order(before, after, given):
+        if self._has_fewer(before, after, given):
             return None
         return first or Difference("the loops of a reduction", before, after)
 
@@ -412,26 +407,22 @@ class Matcher:
 
         return is_in_parts(before, after, given, self.questions, is_same)
 
-    def _in_other_order(self, before: UOp, after: UOp, given: Given) -> bool:
-        """Whether the loops after count the digits of the one before in another order, as what both load tells."""
-        if len(before.src) != 2:
-            return False
+    def _orders(self, before: UOp, after: UOp) -> Iterator[LoopMap]:
+        """Maps where the loops after count the digits of those before in another order, as what both load tells."""
         old, new = [
             [n.src[0] for n in _loads_below(x.src[0]) if n.src[0].src[0].op is Ops.PARAM]
             for x in (before, after)
         ]
-        loop, tried = before.src[1], set[UOp]()
+        known: list[LoopMap] = []
         for one, other in product(old, new):
-            index = self._shortened(other.src[1])
-            terms = None
             if one.src[0] is other.src[0]:
-                terms = map_by_position(one.src[1], index, [loop])
-            guess = None if terms is None else map_by_digits(loop, terms[loop], after.src[1:])
-            if guess is not None and terms is not None and terms[loop] not in tried:
-                tried.add(terms[loop])
-                if self._reduction(before, after, given, guess) is None:
-                    return True
-        return False
+                positions = one.src[1], other.src[1]
+                guess = map_by_values(
+                    self.questions.terms, positions, before.src[1:], after.src[1:]
+                )
+                if guess is not None and guess not in known:
+                    known.append(guess)
+                    yield guess
 
     def _has_fewer(self, before: UOp, after: UOp, given: Given) -> bool:
         """Whether the reduction after leaves out iterations of the one before, which change nothing."""

@@ -9,6 +9,8 @@ g is the column.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import CONST, LOCAL_BUFFER, MUL, REDUCE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
@@ -86,6 +88,12 @@ def chosen(condition: UOp, one: UOp, other: UOp, which: UOp | None = None) -> UO
             done[pair] = first
         elif which is not None and (apart := _apart(first, second)) is not None:
             done[pair] = first + which * apart
+        elif which is not None and (both := _in_both(first, second)):
+            rest = _less(first, both), _less(second, both)
+            if rest not in done:
+                stack.append(rest)
+                continue
+            done[pair] = sum(both.elements(), done[rest])
         elif not alike or (first.dtype, first.arg) != (second.dtype, second.arg):
             done[pair] = condition.where(first, second)
         elif missing := [p for p in zip(first.src, second.src) if p not in done]:
@@ -95,6 +103,30 @@ def chosen(condition: UOp, one: UOp, other: UOp, which: UOp | None = None) -> UO
             done[pair] = first.with_src(tuple([done[p] for p in zip(first.src, second.src)]))
         stack.pop()
     return done[one, other]
+
+
+def _in_both(first: UOp, second: UOp) -> Counter[UOp]:
+    """What both of two index terms add."""
+    are_sums = first.op is second.op is Ops.ADD and is_integer(first.dtype)
+    return _addends(first) & _addends(second) if are_sums else Counter()
+
+
+def _addends(term: UOp) -> Counter[UOp]:
+    """What a sum adds, each as often as it does."""
+    stack, found = [term], Counter[UOp]()
+    while stack:
+        node = stack.pop()
+        if node.op is Ops.ADD:
+            stack += node.src[::-1]
+        else:
+            found[node] += 1
+    return found
+
+
+def _less(term: UOp, addends: Counter[UOp]) -> UOp:
+    """A sum without some of what it adds."""
+    left = list((_addends(term) - addends).elements())
+    return sum(left[1:], left[0]) if left else term.const_like(0)
 
 
 def _apart(first: UOp, second: UOp) -> int | None:
