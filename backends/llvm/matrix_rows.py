@@ -11,7 +11,7 @@ first is added first, before all loops if it can be, and numbers are kept apart,
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -47,22 +47,27 @@ def rows_of(
 
 
 def places_of(linear: UOp) -> dict[UOp, int]:
-    """Where each node of a program stands."""
-    return {node: k for k, node in enumerate(linear.src)}
+    """Where each node of a program stands that can stand nowhere else."""
+    return {n: k for k, n in enumerate(linear.src) if n.op not in ELEMENTWISE and n.op is not CONST}
 
 
-def with_rows(linear: UOp, rows: Sequence[Row]) -> UOp:
-    """The program with the positions of rows, each term where all that it needs is known."""
-    places, behind = places_of(linear), dict[int, list[UOp]]()
+def with_rows(linear: UOp, rows: Sequence[Row], loads: Iterable[UOp]) -> UOp:
+    """The program with the positions of rows before some loads, each term where all that it needs is known."""
+    places = places_of(linear)
+    first = min([places[load] for load in loads])
+    places |= {node: k for k, node in enumerate(linear.src[:first])}
+    behind, moved = dict[int, list[UOp]](), set[UOp]()
     for row in rows:
         for node in _find_places(row.position, places):
             behind.setdefault(places[node], []).append(node)
-    nodes = [x for k, node in enumerate(linear.src) for x in (node, *behind.get(k, ()))]
+            moved.add(node)
+    kept = [[] if node in moved else [node] for node in linear.src]
+    nodes = [x for k, node in enumerate(kept) for x in (*node, *behind.get(k, ()))]
     return linear.with_src(tuple(nodes))
 
 
 def _find_places(term: UOp, places: dict[UOp, int]) -> list[UOp]:
-    """What below a term stands nowhere in a program; its place is the last of those of what it needs."""
+    """What below a term has no place yet gets that where the last of what it needs is known; these nodes, sources first."""
     new = [n for n in toposort((term,), lambda n: n not in places) if n not in places]
     for node in new:
         places[node] = max([places[s] for s in node.src], default=-1)
@@ -91,7 +96,7 @@ class _Turn:
     def row(self, indexes: tuple[UOp, ...]) -> Row:
         """Of loads whose elements are at these positions. Raises: _NoLine."""
         addends, behind = self._sum(indexes)
-        return Row(self._added(addends, indexes[0].dtype.scalar), behind)
+        return Row(self._added(addends, 0, indexes[0].dtype.scalar), behind)
 
     def _term(self, nodes: tuple[UOp, ...]) -> UOp:
         """What is one of some terms, by the load."""
@@ -104,9 +109,7 @@ class _Turn:
         first = nodes[0]
         dtype = first.dtype.scalar
         if any([_is_sum(node) for node in nodes]):
-            addends, number = self._sum(nodes)
-            total = self._added(addends, dtype)
-            return _op(ADD, total, number) if number else total
+            return self._added(*self._sum(nodes), dtype)
         if len(nodes) == 1 and first.op not in ELEMENTWISE:
             return first
         if len({(n.op, len(n.src), n.arg) for n in nodes}) > 1 or first.op not in ELEMENTWISE:
@@ -117,45 +120,39 @@ class _Turn:
     def _sum(self, nodes: tuple[UOp, ...]) -> tuple[dict[UOp, int], int]:
         """What is added, so many times each, and a number."""
         sums = [_sum_of(node) for node in nodes]
-        number, found = self._on_line([one.numbers for one in sums])
+        number, digits = self._on_line([one.numbers for one in sums])
         both = set(sums[0].others.items()).intersection(*[one.others.items() for one in sums[1:]])
-        added = [
-            (self._term((term,)), times)
-            for term, times in sums[0].others.items()
-            if (term, times) in both
+        left = [
+            sorted([x for x in one.others.items() if x not in both], key=lambda x: x[1])
+            for one in sums
         ]
-        left = [[x for x in one.others.items() if x not in both] for one in sums]
-        if any(left):
-            left = [sorted(one, key=lambda x: x[1]) for one in left]
-            if len({tuple([times for _, times in one]) for one in left}) == 1:
-                added += [
-                    (self._term(tuple([term for term, _ in pair])), pair[0][1])
-                    for pair in zip(*left)
-                ]
-            else:
-                dtype = nodes[0].dtype.scalar
-                terms = [[(self._term((term,)), times) for term, times in one] for one in left]
-                added.append((self._chosen([self._added(dict(one), dtype) for one in terms]), 1))
-        for term, times in added:
-            found[term] = found.get(term, 0) + times
-        return found, number
+        added = [(self._term((x,)), n) for x, n in sums[0].others.items() if (x, n) in both]
+        if len({tuple([times for _, times in one]) for one in left}) == 1:
+            added += [(self._term(tuple([x for x, _ in pair])), pair[0][1]) for pair in zip(*left)]
+        else:
+            each = [_together([(self._term((x,)), n) for x, n in one]) for one in left]
+            added.append((self._chosen([self._added(*x, nodes[0].dtype.scalar) for x in each]), 1))
+        addends, more = _together([*added, *digits])
+        return addends, number + more
 
-    def _added(self, addends: Mapping[UOp, int], dtype: DType) -> UOp:
-        """What is known first before what is known later."""
+    def _added(self, addends: Mapping[UOp, int], number: int, dtype: DType) -> UOp:
+        """What is known first before what is known later; the number last."""
         total: UOp | None = None
         for term in addends:
             _find_places(term, self.places)
         for term, times in sorted(addends.items(), key=lambda x: self.places[x[0]]):
             product = term if times == 1 else _op(MUL, term, times)
             total = product if total is None else _op(ADD, total, product)
-        return UOp(CONST, dtype, (), 0) if total is None else total
+        if total is None:
+            return UOp(CONST, dtype, (), number)
+        return _op(ADD, total, number) if number else total
 
     def _chosen(self, terms: Sequence[UOp]) -> UOp:
         """One of two, by the load."""
         is_first = _op(Ops.CMPEQ, self.digits[0], 0)
         return UOp(Ops.WHERE, terms[0].dtype, (is_first, *terms))
 
-    def _on_line(self, numbers: Sequence[Sequence[int]]) -> tuple[int, dict[UOp, int]]:
+    def _on_line(self, numbers: Sequence[Sequence[int]]) -> tuple[int, list[tuple[UOp, int]]]:
         """The number at a place, as that of the first one and what is added with each part of the place."""
 
         def at(load: int, piece: int, element: int) -> int:
@@ -169,7 +166,7 @@ class _Turn:
         for place in product(*map(range, sizes)):
             if at(*place) != start + sum(map(operator.mul, place, apart)):
                 raise _NoLine
-        found = {digit: times for digit, times in zip(self.digits, apart) if times}
+        found = [(digit, times) for digit, times in zip(self.digits, apart) if times]
         return start + self.first * apart[1], found
 
 
@@ -192,13 +189,24 @@ def _sum_of(term: UOp) -> _Sum:
         elif (factor := _factor(node)) is not None:
             stack.append((node.src[0], times * factor))
         elif node.op is CONST:
-            each = node.arg if isinstance(node.arg, tuple) else (node.arg,)
+            each = list(node.arg) if isinstance(node.arg, tuple) else [node.arg]
             lanes = max(len(numbers), len(each))
-            numbers, each = [list(x) * (lanes // len(x)) for x in (numbers, each)]
-            numbers = [one + times * more for one, more in zip(numbers, each)]
+            pairs = zip(numbers * (lanes // len(numbers)), each * (lanes // len(each)))
+            numbers = [one + times * int(more) for one, more in pairs]
         else:
             others[node] = others.get(node, 0) + times
     return _Sum(others, numbers)
+
+
+def _together(added: Sequence[tuple[UOp, int]]) -> tuple[dict[UOp, int], int]:
+    """How often each term is added, and the sum of the numbers."""
+    found, number = dict[UOp, int](), 0
+    for term, times in added:
+        if term.op is CONST:
+            number += int(term.arg) * times
+        else:
+            found[term] = found.get(term, 0) + times
+    return found, number
 
 
 def _is_sum(node: UOp) -> bool:

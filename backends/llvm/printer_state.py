@@ -70,7 +70,7 @@ class PrinterState(ABC):
         if dialect.loads_matrices:
             self.together = loads_together(linear, frozenset(self.of_group), self.group)
             rows = [row for made in self.together.values() for row in made.rows]
-            linear = with_rows(linear, rows) if rows else linear
+            linear = with_rows(linear, rows, self.together) if rows else linear
         self.linear = linear
         self.carried = carried_accumulators(linear)
         self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}

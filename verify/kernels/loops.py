@@ -21,6 +21,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.terms import DIGITS, loop_name, loop_size, width_limits
 
 MOST_GUESSES = 200
+_PARTS = (Ops.RANGE, Ops.FLOORDIV, Ops.MOD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,12 @@ def limits_of(given: Sequence[UOp]) -> list[Limit]:
 
 
 def _reach(part: UOp) -> int:
-    """The largest value of a loop, or of the quotient or remainder of one."""
+    """The largest value of a loop, of the quotient or remainder of one, or of the remainder of a sum."""
     if part.op is Ops.RANGE:
         return loop_size(part) - 1
     divisor: int = part.src[1].arg
+    if part.src[0].op not in _PARTS:
+        return divisor - 1
     reach = _reach(part.src[0])
     return min(divisor - 1, reach) if part.op is Ops.MOD else reach // divisor
 
@@ -169,25 +172,26 @@ def _quotient_of_sum(form: Linear, divisor: int, op: Ops) -> Linear | None:
         same = _modulo(form, divisor) if op is Ops.MOD else form
         if same.parts != form.parts:
             return _quotient_of_sum(same, divisor, op)
+        if op is Ops.MOD:
+            whole = rest.term()
+            return Linear({UOp(op, whole.dtype, (whole, whole.const_like(divisor))): 1}, 0)
         if list(rest.parts.values()) != [1] or rest.constant:
             return None
         (part,) = rest.parts
-        one = UOp(op, part.dtype, (part, part.const_like(divisor)))
-        return Linear(
-            {one: 1} if op is Ops.MOD else {**high, one: 1},
-            0 if op is Ops.MOD else form.constant // divisor,
-        )
+        high[UOp(op, part.dtype, (part, part.const_like(divisor)))] = 1
     return rest if op is Ops.MOD else Linear(high, form.constant // divisor)
 
 
 def _modulo(form: Linear, divisor: int) -> Linear:
     """A sum that has the same remainder: of a remainder of a multiple of the divisor, what it is of."""
-    parts: dict[UOp, int] = {}
+    parts, constant = dict[UOp, int](), form.constant
     for part, c in form.parts.items():
         is_alike = part.op is Ops.MOD and part.src[1].arg % divisor == 0
-        whole = part.src[0] if is_alike else part
-        parts[whole] = parts.get(whole, 0) + c
-    return Linear(parts, form.constant)
+        whole = linear_form(part.src[0]) if is_alike else None
+        for one, times in (Linear({part: 1}, 0) if whole is None else whole).parts.items():
+            parts[one] = parts.get(one, 0) + c * times
+        constant += c * whole.constant if whole is not None else 0
+    return Linear({x: c for x, c in parts.items() if c}, constant)
 
 
 def _quotient(node: UOp, divisor: int) -> Linear | None:
@@ -259,6 +263,8 @@ def map_by_digits(loop: UOp, term: UOp, after: Sequence[UOp]) -> LoopMap | None:
         own, stride = part, 1
         count = _reach(part) + 1
         while own.op is not Ops.RANGE:
+            if own.src[0].op not in _PARTS:
+                return None
             stride *= own.src[1].arg if own.op is Ops.FLOORDIV else 1
             own = own.src[0]
         if c <= 0:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd, prod
-from typing import assert_never
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, WarpTile
@@ -108,21 +107,14 @@ def _kept(
     in vectors of as many as there are tiles.
     """
     items, steps = part.tile.warps * WARP, [part.loop(one) for one in part.steps]
-    order, tile = [part.loop(one) for one in side], None
-    match operand.lies:
-        case Lies.ALONG:
-            pass
-        case Lies.ACROSS:
-            *pieces, element = order
-            return kept_in_rows(nest, value, (steps, pieces, [element]), items, operand.width)
-        case Lies.IN_TILES:
-            *order, tile = order
-        case _:
-            assert_never(operand.lies)
+    order = [part.loop(one) for one in side]
+    if operand.lies is Lies.ACROSS:
+        loops = steps, order[:-1], order[-1:]
+        return kept_in_rows(nest, value, loops, items, operand.width)
+    rows, tile = (order[:-1], order[-1]) if operand.lies is Lies.IN_TILES else (order, None)
     if len(steps) == 1:  # items read by themselves
-        return kept_by_group(nest, value, [*order, *steps], items, operand.width, tile)
-    piece, *element = steps
-    return kept_in_rows(nest, value, (order, [piece], element), items, operand.width, tile)
+        return kept_by_group(nest, value, [*rows, *steps], items, operand.width, tile)
+    return kept_in_rows(nest, value, (rows, steps[:1], steps[1:]), items, operand.width, tile)
 
 
 def kept_in_rows(
@@ -262,7 +254,7 @@ class _Parts:
             self.column_tile: tile.column_tiles,
             self.column: GROUPS,
         }
-        self.steps = (self.step,)
+        self.steps: tuple[NewLoop, ...] = (self.step,)
         if unit.word:
             sizes = steps // unit.word, QUARTERS, unit.word
             self.steps = tuple([NewLoop(number + 8 + k, AxisRole.REDUCE) for k in range(3)])
