@@ -45,6 +45,7 @@ SMALL = {
         "tenth percentile",
     ),
     "resnet_rewrite.py": ("--rounds 1", "us per node"),
+    "sass_loops.py": ("128", "| product | registers |"),
     "sizes.py": ("", "lines of code"),
     "startup.py": ("--rounds 1", "first call, cold"),
     "winograd.py": ("--rounds 1 --shapes 2x64x34x64 --no-torch", "WINO=1"),

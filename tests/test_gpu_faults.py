@@ -41,6 +41,8 @@ FOUND: dict[str, list[str]] = {
     ],
     "registers of a fragment are exchanged": [f"the emulator: {VALUES}"],
     "rows that items give lie further behind": [f"the emulator: {FAULT}"],
+    "rows along the sum that items give lie further behind": [f"the emulator: {FAULT}"],
+    "rows along the sum are read as if they lay across it": [f"the emulator: {VALUES}"],
 }
 
 

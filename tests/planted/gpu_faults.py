@@ -188,6 +188,13 @@ def _other_rows(
     return load_matrices(self, let, there, is_across)
 
 
+def _other_way(
+    self: PTXDialect, let: Callable[[str], str], address: str, is_across: bool
+) -> list[str]:
+    """Small matrices are turned around where they shall not be, or are not."""
+    return load_matrices(self, let, address, not is_across)
+
+
 PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
     "a barrier is not printed": ("rows", "wait_for_group", _no_wait),
     "the number of an item in its block is one too large": ("rows", "item_of_group", _item_after),
@@ -196,6 +203,16 @@ PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
     "shared memory is half as large": ("rows", "memory_of_group", _half_memory),
     "registers of a fragment are exchanged": ("product", "product_of_fragments", _words_exchanged),
     "rows that items give lie further behind": ("columns", "load_matrices", _other_rows),
+    "rows along the sum that items give lie further behind": (
+        "product",
+        "load_matrices",
+        _other_rows,
+    ),
+    "rows along the sum are read as if they lay across it": (
+        "product",
+        "load_matrices",
+        _other_way,
+    ),
 }
 
 # -- running ------------------------------------------------------------------------------------
