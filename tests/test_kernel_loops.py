@@ -21,6 +21,7 @@ from proofgrad.verify.kernels.loops import (
     row_major,
 )
 from proofgrad.verify.kernels.match import Matcher
+from proofgrad.verify.kernels.orders import map_by_values
 from proofgrad.verify.kernels.questions import Questions
 from proofgrad.verify.kernels.terms import Terms, loop_name, loop_size
 
@@ -63,6 +64,51 @@ def test_digits_under_a_mask_need_no_division() -> None:
     found = [linear_form(d) for d in digits(whole, strides, limits_of([column < 24]))]
     assert found == [Linear({ROW: 1}, 0), linear_form(column)]
     assert linear_form(digits(whole, strides)[0]) is None  # it may carry
+
+
+@pytest.mark.parametrize("turn", [LANE, LANE // 2, ROW * 2 + LANE + 3])
+def test_what_is_turned_around_and_back_is_the_sum_that_it_was(turn: UOp) -> None:
+    """As pieces of a row are that lie turned in memory of a group."""
+    piece = ROW + COLUMN
+    there = (piece + turn) % 4
+    back = (there + (4 - turn % 4)) % 4
+    form = linear_form(back)
+    assert form == linear_form(piece)
+    assert values(back, [ROW, COLUMN, LANE]) == values(piece, [ROW, COLUMN, LANE])
+
+
+def test_what_is_turned_back_by_another_number_is_another_sum() -> None:
+    back = ((COLUMN + LANE) % 4 + (4 - LANE // 2 % 4)) % 4
+    form = linear_form(back)
+    assert form is not None and form != linear_form(COLUMN)
+    assert values(form.term(), [COLUMN, LANE]) == values(back, [COLUMN, LANE])
+
+
+@pytest.mark.parametrize("sizes", [(64,), (16, 4), (3, 7, 3)])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_digits_that_are_counted_in_another_order_are_found_by_positions(
+    sizes: tuple[int, ...], is_turned: bool
+) -> None:
+    """q, p, e where it was p, q, e; more of them than there were iterations, in blocks."""
+    before = [UOp.range(n, 10 + k) for k, n in enumerate(sizes)]
+    block, step = UOp.range(2, 20), UOp.range(32, 21)
+    number = block * 32 + step // 2 % 4 * 8 + step // 8 * 2 + step % 2
+    position = ((number // 8 + LANE) % 8 + (8 - LANE % 8)) % 8 * 8 + number % 8
+    after = position if is_turned else number
+    old = row_major(before).term()
+    found = map_by_values(Terms(), (old * 5, after * 5), before, [block, step])
+    assert found is not None
+    assert found.partial == (prod(sizes) < 64)
+    there = old.substitute(dict(found.terms))
+    assert values(there, [block, step]) == values(number, [block, step])
+    again = values(number.substitute(dict(found.inverse)), before)
+    assert again == list(range(prod(sizes)))
+
+
+def test_positions_that_are_no_digits_show_no_order() -> None:
+    before, after = UOp.range(9, 10), UOp.range(9, 11)
+    assert map_by_values(Terms(), (before, after * after), [before], [after]) is None
+    assert map_by_values(Terms(), (before * 0, after), [before], [after]) is None
 
 
 def test_remainder_of_a_quotient_is_a_part_of_a_sum() -> None:
