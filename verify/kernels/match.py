@@ -286,9 +286,11 @@ class Matcher:
             return masks
         inside = (*given, *self._mask(new))
         positions = self._shortened(old.src[1]), self._shortened(new.src[1])
-        if self._is_index_term(positions[0]) and self._is_index_term(positions[1]):
-            return self._claim(what, *positions, inside)
-        return self.value(*positions, inside)
+        if not all(map(self._is_index_term, positions)):
+            difference = self.value(*positions, inside)
+            if difference is None or not all(map(self.questions.terms.is_plain, positions)):
+                return difference
+        return self._claim(what, *positions, inside)
 
     def _shortened(self, term: UOp) -> UOp:
         """An index term that no memory is part of, with equal ones for its quotients and remainders, each shown to be equal."""
