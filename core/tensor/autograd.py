@@ -87,9 +87,7 @@ def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
     parts.append(functools.reduce(UOp.__add__, [*before, part]))
 
 
-def _parts(
-    library: Library, facts: Facts, node: UOp, cotangent: UOp
-) -> tuple[UOp | None, ...]:
+def _parts(library: Library, facts: Facts, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:
     """The cotangents of the sources of `node`. That of a copied value is copied back."""
     if isinstance(node.arg, CustomGradient):
         return node.arg.parts(node, cotangent)

@@ -178,7 +178,8 @@ def _quotient_of_sum(form: Linear, divisor: int, op: Ops) -> Linear | None:
         if list(rest.parts.values()) != [1] or rest.constant:
             return None
         (part,) = rest.parts
-        high[UOp(op, part.dtype, (part, part.const_like(divisor)))] = 1
+        quotient = UOp(op, part.dtype, (part, part.const_like(divisor)))
+        high[quotient] = high.get(quotient, 0) + 1
     return rest if op is Ops.MOD else Linear(high, form.constant // divisor)
 
 
