@@ -231,6 +231,8 @@ def test_element_that_no_iteration_writes_is_found(name: str) -> None:
         linear = kernel.source.program
         assert linear is not None
         stores = [n for n in linear.src if n.op is Ops.STORE and n.src[0].src[0].op is Ops.PARAM]
+        # A row of a tile that is beyond all rows is never written.
+        stores = [n for n in stores if not any([m.arg is False for m in n.src[0].src[2:]])]
         whole = Part(linear, kernel.slots, {})
         lost = stores[-1]
         if len(stores) == 1:

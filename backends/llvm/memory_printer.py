@@ -146,7 +146,7 @@ class MemoryPrinter(PrinterState):
         """What is read there; what is asked for ahead of its use."""
         if node in self.copies:
             return
-        if node in self.exchanged:
+        if node in self.read_of_warp:
             self.registers[node] = self._of_other_item(node)
             return
         position = self.positions[node.src[0]]
@@ -164,7 +164,7 @@ class MemoryPrinter(PrinterState):
     def _of_other_item(self, node: UOp) -> str:
         """What an item of the warp holds; often itself, or the one whose number differs in a bit."""
         index = node.src[0].src[1]
-        value, apart = self._register(node.src[0].src[0]), bits_apart(self.exchanged[node])
+        value, apart = self._register(node.src[0].src[0]), bits_apart(self.read_of_warp[node])
         if apart == 0:
             return value
         let, dialect = self.writer.let, self.dialect

@@ -55,7 +55,9 @@ class PrinterState(ABC):
         self.held.update({n: self.held[m] for n in kept if (m := memory_of(n)) in self.held})
         self.by_warps = exchanged_memory(linear, dialect.memory_bytes) if dialect.exchanges else {}
         self.of_warp = {*self.by_warps, *[n for n in kept if memory_of(n) in self.by_warps]}
-        self.exchanged = {load: items for x in self.by_warps.values() for load, items in x.items()}
+        self.read_of_warp = {
+            load: items for x in self.by_warps.values() for load, items in x.items()
+        }
         kept = [n for n in kept if n not in self.held and n not in self.of_warp]
         filled = set(map(memory_of, kept))
         parts = [n for n in linear.src if n in filled]
@@ -92,9 +94,10 @@ class PrinterState(ABC):
         self.copied = frozenset(self.copies.values())
         of_items = self.group is not None
         self.read_along: dict[UOp, TransposedLoad] = {}
-        if dialect.target.work_items:
-            self.turns = turns_written_out(linear, self.group, self.copied) if of_items else {}
-        else:
+        self.turns: dict[UOp, tuple[UOp, ...]] = {}
+        if of_items:
+            self.turns = turns_written_out(linear, self.group, self.copied)
+        elif not dialect.target.work_items:
             self.turns, self.read_along = transposed_loads(linear)
         self.turn: Turn | None = None
         self.filled_ahead = filled_ahead(linear) if of_items else {}
