@@ -105,8 +105,8 @@ PLANTED = {
         "from proofgrad.core.ir.ops import Ops\n"
         "from proofgrad.core.tensor import autograd\n"
         "before = autograd.cotangents\n"
-        "def wrong(rules, node, cotangent, journal=None):\n"
-        "    parts = before(rules, node, cotangent, journal=journal)\n"
+        "def wrong(rules, node, cotangent, *more):\n"
+        "    parts = before(rules, node, cotangent, *more)\n"
         "    return tuple(reversed(parts)) if node.op is Ops.MUL else parts\n"
         "autograd.cotangents = wrong\n",
     ),

@@ -56,7 +56,7 @@ HOSTILE: dict[str, tuple[Fault, str, str]] = {
         "packed", "refused",
     ),
     "rows that are not alike are kept as one": (
-        Fault("alike", "core/compile/tactics/local_buffers.py", "(loop,), (row,), same)", "(loop,), (row,), [(value.src[0], loop)])"),
+        Fault("alike", "core/compile/tactics/local_buffers.py", "(*rows, loop), (*made, row), same)", "(*rows, loop), (*made, row), [(value.src[0], loop)])"),
         "softmax", "refused",
     ),
     "any two loops are merged": (

@@ -81,7 +81,7 @@ def one_group_more(linear: UOp) -> UOp:
 
 def short_lane(linear: UOp) -> UOp:
     """The items of a group leave out the last element."""
-    loop = _ranges(linear, AxisRole.LANE)[-1]
+    loop = _ranges(linear, AxisRole.LANE)[0]
     size = loop.src[0]
     return _with(linear, {loop: loop.with_src((size.const_like(int(size.arg) - 1),))})
 

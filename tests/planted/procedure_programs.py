@@ -245,7 +245,7 @@ PROGRAMS: dict[str, Program] = {
     "blocks of a product": _product(2, 64, 48, "reduction_block=8"),
     "convolution": _conv(),
     "strided": _conv(2, (1, 3, 17, 17), 16),
-    "window in the padding": _conv(1, (2, 3, 1, 1), 16),
+    "window in the padding": _conv(1, (2, 3, 3, 1), 16),
     "softmax": _of(lambda x: x.softmax(), _softmax, _data(7, 6, 37)),
     "largest": _of(lambda x: x.max(1), lambda x: x.max(1), _data(8, 7, 33) - 5),
     "largest of all": _of(lambda x: x.max(), lambda x: x.max(), _data(9, 64) - 5),
