@@ -68,7 +68,7 @@ class Dialect:
     nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
     target = Target("llvm")  # its caches: what is asked for ahead of its use
     has_vector_masks = False  # comparisons give ones in all bits of a lane (AVX before AVX-512)
-    has_avx512 = False  # VRANGE and VSCALEF of vectors of any width (AVX-512 DQ and VL)
+    has_avx512 = False  # VRANGE of vectors of any width (AVX-512 DQ and VL)
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
     keeps_in_registers = (
         False  # memory that an item has to itself is none: loops that fill it are written out

@@ -17,7 +17,6 @@ from proofgrad.backends.llvm.memory import NONTEMPORAL, UNPREDICTABLE
 from proofgrad.backends.llvm.memory_printer import MemoryPrinter
 from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
 from proofgrad.backends.llvm.text import register_type
-from proofgrad.backends.llvm.x86 import write_scaled
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
     items_to_start,
@@ -107,9 +106,6 @@ class _Printer(LoopPrinter, MemoryPrinter):
         operation = _WRITERS.get(node.op)
         if operation is not None:
             operation(self, node)
-        elif node in self.scaled:
-            value, exponent = [self._register(s) for s in self.scaled[node]]
-            self.registers[node] = write_scaled(self.writer, node.dtype, value, exponent)
         elif node.op in ALU:
             if self.dialect.has_modifiers and (made := self._modified(node)) is not None:
                 self.registers[node] = made

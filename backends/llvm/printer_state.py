@@ -28,7 +28,6 @@ from proofgrad.backends.llvm.transposed_loads import TransposedLoad, transposed_
 from proofgrad.backends.llvm.warp_registers import exchanged_memory
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import Turn, filled_ahead, turns_written_out
-from proofgrad.backends.llvm.x86 import scaled
 from proofgrad.core.compile.lowering.held_by_warps import memory_of
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.lowering.waits import waits
@@ -105,7 +104,6 @@ class PrinterState(ABC):
         self.term_block, self.terms = "", list[UOp]()
         self.shared = 0  # open loops that the items of a group share out
         self.unrolled = 0  # loops that LLVM shall write out
-        self.scaled = scaled(linear) if dialect.has_avx512 else {}
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
 

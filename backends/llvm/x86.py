@@ -1,9 +1,10 @@
-"""Instructions of x86 that do what takes several others: the larger of two floats, a float times a power of two (AVX-512).
+"""Instructions of x86 that do what takes several others: the larger of two floats.
 
-Owns: their text, which nodes VSCALEF stands for. Does not own: other instructions (arithmetic.py), which machines have them (a dialect).
+Owns: their text. Does not own: other instructions (arithmetic.py), which machines have them (a dialect).
 
-Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VRANGEPS, VSCALEFPS. Vectors have 128, 256 or
-512 bits; fewer elements are the first lanes of one.
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VRANGEPS. Vectors have 128, 256 or
+512 bits; fewer elements are the first lanes of one. VSCALEFPS would apply a power of two in one instruction, but its denormal results and
+those of -inf, as a softmax under a mask has, take it over a hundred cycles: six times as long for such a row.
 """
 
 from __future__ import annotations
@@ -11,14 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from proofgrad.backends.llvm.modifiers import number_of
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.writer import Writer
-from proofgrad.core.compile.math.transcendental import exp2
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.op_names import WHERE
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
 
 WIDTHS = (128, 256, 512)
 _TYPES = {dtypes.float32: "ps", dtypes.float64: "pd"}
@@ -61,32 +58,6 @@ def _by_both_orders(writer: Writer, op: Ops, dtype: DType, x: str, y: str) -> st
 
 def _integers(dtype: DType) -> DType:
     return (dtypes.int32 if dtype.bits == 32 else dtypes.int64).vec(dtype.lanes)
-
-
-def scaled(linear: UOp) -> dict[UOp, tuple[UOp, UOp]]:
-    """Of what `exp2` has made a value near 1 and a float: it is the value times 2 to the power of that, which is an integer.
-
-    There it is applied as two factors; the product with the first is exact, so that both ways round once.
-    """
-    found: dict[UOp, tuple[UOp, UOp]] = {}
-    nodes = frozenset(linear.src)
-    for node in linear.src:
-        if node.op is not WHERE or _vector_of(node.dtype) is None:
-            continue
-        lowest, argument = node.src[1:]
-        if (number_of(lowest) or 0.0) < 0 and (made := exp2(argument)) in nodes:
-            value = made.src[0].src[0]
-            (rest,) = [s for s in value.src if s.op is Ops.ADD and s.src[1].op is Ops.NEG]
-            found[made] = value, rest.src[1].src[0]
-    return found
-
-
-def write_scaled(writer: Writer, dtype: DType, value: str, exponent: str) -> str:
-    """The value times 2 to the power of the exponent."""
-    wide = _vector_of(dtype)
-    assert wide is not None  # `scaled`
-    operands = [_widened(writer, dtype, wide, operand) for operand in (value, exponent)]
-    return _narrowed(writer, wide, dtype, _call(writer, "scalef", wide, operands, ""))
 
 
 def _vector_of(dtype: DType) -> DType | None:
