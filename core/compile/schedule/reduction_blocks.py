@@ -23,9 +23,9 @@ SHARE_OF_PAGES, LEAST_SHARE = 1 / 4, 1 / 8
 ROWS_IN_A_PAGE = 8
 # So many blocks that reading and writing the sums counts little.
 FEWEST_BLOCKS = 4
-# Of so many times as many rows as there are pages translated at once, blocks pay even where the last one has a mask (measured:
-# of 67 rows they take 1.2 times as long, of 101 to 131 rows 0.9).
-WORTH_A_MASK = 5 / 4
+# Of so many times as many rows as there are pages translated at once, blocks pay even where the last one has a mask (measured: of
+# 131 rows of 50,021 they take .9 of the time on one thread, and 1.8 times as long on two, which the blocks are not shared by).
+WORTH_A_MASK = 3
 # Rows that lie apart, which together are so many times longer than the second cache.
 WORTH_CACHES = 1
 

@@ -10,20 +10,16 @@ exponential has for the rounding of its argument is left out, in the sum and in 
 
 from __future__ import annotations
 
-from proofgrad.core.compile.nests.weighted_sums import Weighted, divisor_of, weighted_sum
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
-from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
+from proofgrad.core.compile.nests.weighted_sums import Weighted, divisor_of
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.rescale_blocks import required_weights
 from proofgrad.core.ir.uop import UOp
 
 
 @step("sum[j](e(x(j), m) / s * v(j)) = sum[j](e(x(j), m) * v(j)) / s, of reals")
 def divide_once(nest: LoopNest, total: UOp) -> UOp:
     """The sum `total`, divided by what its weights are divided by."""
-    require(is_asked_for(), "a law of the reals, which FASTMATH does not name")
-    require_in(nest.graph, total)
-    above = weighted_sum(total)
-    require(above is not None, "no sum that powers of a distance from a maximum weigh", total)
-    assert above is not None
+    above = required_weights(nest, total)
     require(bool(above.around), "weights that nothing divides", total)
     below = divisor_of(above)
     changes = {} if below is None else {below.total: _plain(below)}

@@ -43,6 +43,16 @@ def is_asked_for() -> bool:
     return "real" in settings.fastmath()
 
 
+def required_weights(nest: LoopNest, total: UOp) -> Weighted:
+    """A sum that powers of a distance from a maximum weigh. Raises: StepRefused, also where laws of the reals may not be used."""
+    require(is_asked_for(), "a law of the reals, which FASTMATH does not name")
+    require_in(nest.graph, total)
+    found = weighted_sum(total)
+    require(found is not None, "no sum that powers of a distance from a maximum weigh", total)
+    assert found is not None
+    return found
+
+
 def finite(reference: Any, least: Any) -> Any:
     """What is subtracted: the maximum, or the least finite number where that is -inf."""
     return reference.maximum(least)
@@ -69,11 +79,7 @@ def least_of(dtype: DType) -> float:
 )
 def rescale_blocks(nest: LoopNest, total: UOp) -> UOp:
     """The sum `total`, over blocks and elements of a block, whose weights are divided by their own sum."""
-    require(is_asked_for(), "a law of the reals, which FASTMATH does not name")
-    require_in(nest.graph, total)
-    above = weighted_sum(total)
-    require(above is not None, "no sum that powers of a distance from a maximum weigh", total)
-    assert above is not None
+    above = required_weights(nest, total)
     below = _sum_of_weights(above)
     require(below is not None, "weights that are not divided by their sum", total)
     assert below is not None
