@@ -22,13 +22,12 @@ def _data(seed: int, *shape: int) -> Any:
 
 def _conv(stride: int = 1, shape: tuple[int, ...] = (2, 4, 9, 9), out: int = 5) -> Program:
     x, w = _data(0, *shape), _data(1, out, shape[1], 3, 3)
-    size = (shape[2] + 2 - 3) // stride + 1
 
     def by_numpy() -> Any:
         wide = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        end = (size - 1) * stride + 1
+        high, across = shape[2], shape[3]
         return sum(
-            np.einsum("nchw,oc->nohw", wide[:, :, i : i + end : stride, j : j + end : stride], w[:, :, i, j])
+            np.einsum("nchw,oc->nohw", wide[:, :, i : i + high : stride, j : j + across : stride], w[:, :, i, j])
             for i in range(3) for j in range(3)
         )  # fmt: skip
 
