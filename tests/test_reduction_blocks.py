@@ -11,7 +11,7 @@ import pytest
 from tactics import choose_axes, sum_in_blocks
 from tensors import assert_close, numbers
 from test_kernel_proof import planted, prove
-from test_tiles import AVX512, SMALL, matmul
+from test_tiles import AVX512, SMALL, matmul, moved, parameter
 
 from proofgrad import Tensor, explain
 from proofgrad.core.compile.machine.machine import Core
@@ -73,6 +73,16 @@ def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> No
         matmul(32, 1024, 1024, dtype=dtypes.float16),  # memory would round the sums
     ):
         assert block_of(other) == 0
+
+
+def test_columns_of_one_matrix_stay_in_the_cache_where_those_of_all_do_not() -> None:
+    """As the parts of a long sum: each goes through its own columns."""
+    size = (40, 64, 500, 64)
+    one = moved(Ops.EXPAND, parameter(1, 40, 64, 500, 1, dtype=dtypes.float32), size)
+    other = moved(Ops.EXPAND, parameter(2, 40, 1, 500, 64, dtype=dtypes.float32), size)
+    products = UOp(Ops.MUL, dtypes.float32, (one, other))
+    body = UOp.sink(UOp(Ops.REDUCE_AXIS, dtypes.float32, (products,), (Ops.ADD, (2,))))
+    assert block_of(body) == 0
 
 
 @pytest.mark.heuristics

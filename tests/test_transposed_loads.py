@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tensors import assert_close, numbers
-from test_tiles import AVX512, matmul
+from test_tiles import AVX512, kernel_of, matmul
 
 from proofgrad import Tensor, explain, schedule
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.transposed_loads import transposed_loads
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
+from proofgrad.core.compile.schedule.contraction import contractions, tiles_along
+from proofgrad.core.compile.schedule.operands import row_tiles_of_an_item
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -134,6 +136,49 @@ def test_a_table_is_filled_where_items_would_pack_the_same_too_often() -> None:
     each = Tensor.empty(300, 99, 9).realize().transpose(1, 2)  # no loop is that of all rows
     assert "staged=rows+columns packed=off" in explain(each @ weights.T)
     assert "packed=on" in explain(Tensor.empty(65, 99).realize() @ weights.T)
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("rows", [1000, 1024, 2048])
+def test_an_item_has_no_tiles_beyond_the_last_row(rows: int) -> None:
+    """The rows of an item are as many as stay in a cache, and items have as many each."""
+    body = matmul(rows, 300, 2048, (False, True), dtype=dtypes.float32)
+    found, *_ = contractions(kernel_of(body), target=ROOMY)
+    tile = Tile(8, 3, 16)
+    height = row_tiles_of_an_item(found, tile, ROOMY)
+    row_tiles, _ = tiles_along(found, tile)
+    items = -(-row_tiles // height)
+    assert items > 1 and items * (height - 1) < row_tiles
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("kind", ["float32", "int32", "float64", "float16"])
+def test_tables_are_filled_with_the_same(
+    sizes: tuple[int, int, int], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, steps, columns = sizes
+    rng = np.random.default_rng(0)
+    one = rng.integers(0, 5, (rows, steps)).astype(kind)
+    other = rng.integers(0, 5, (columns, steps)).astype(kind)
+    image = rng.integers(0, 5, (2, columns % 7 + 1, 6, 5)).astype(kind)
+    windows = rng.integers(0, 5, (columns, columns % 7 + 1, 3, 2)).astype(kind)
+    by_numpy = sum(
+        np.einsum("nchw,oc->nohw", image[:, :, i : i + 4, j : j + 4], windows[:, :, i, j])
+        for i in range(3) for j in range(2)
+    )  # fmt: skip
+    for choice in ("staged=columns", "staged=rows+columns", "staged=columns tile=3x2x4"):
+        monkeypatch.setenv("CHOICES", f"tiled=on {choice}")
+        np.testing.assert_array_equal((Tensor(one) @ Tensor(other).T).numpy(), one @ other.T)
+        np.testing.assert_array_equal(Tensor(image).conv2d(Tensor(windows)).numpy(), by_numpy)
+
+
+@pytest.mark.heuristics
+def test_a_table_of_weights_is_read_along_memory() -> None:
+    """All steps of the sum lie behind each other, those of windows, too."""
+    image, weights = Tensor.empty(8, 64, 7, 7).realize(), Tensor.empty(128, 64, 3, 3).realize()
+    assert "stage operands: steps stage 1, merge 2, reorder 1, split 1" in explain(
+        image.conv2d(weights, padding=1)
+    )
 
 
 @pytest.mark.parametrize("check", ["CHECK", "PROVE"])

@@ -198,13 +198,24 @@ class Contraction:
         """Whether the rows' operand lies in memory along the innermost loop of the sum."""
         return set(load_steps(self.row_factor, self.reduction.src[-1])) <= {1}
 
+    def steps_along_sum(self, factor: UOp) -> int:
+        """So many steps of the sum read an operand, memory of words, from end to end."""
+        steps = 1
+        if factor.op is not LOAD or factor.dtype.itemsize != WORD_BYTES:
+            return steps
+        for loop in reversed(self.sum_loops):
+            if load_steps(factor, loop) != [steps]:
+                break
+            steps *= size_of(loop)
+        return steps
+
     @cached_property
     def columns_lie_along_sum(self) -> bool:
         """Whether the columns' operand is memory of words that lies along the innermost loop of the sum."""
-        factor, loop = self.column_factor, self.reduction.src[-1]
-        is_loaded = factor.op is LOAD
-        is_of_words = factor.dtype.itemsize == WORD_BYTES and not self.blocks
-        return is_loaded and is_of_words and load_steps(factor, loop) == [1]
+        return (
+            not self.blocks
+            and self.steps_along_sum(self.column_factor) >= size_of(self.reduction.src[-1]) > 1
+        )
 
     def may_transpose(self, columns: int, target: Target) -> bool:
         """Whether an item may pack so many columns that lie along the sum: some steps are transposed in registers."""

@@ -314,8 +314,11 @@ def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, targe
         each = core.copy_cycles if in_order else core.copy_apart_cycles
         cycles += table_elements(contraction.row_factor) * each
     if staged.columns:
-        in_order = not contraction.columns_lie_apart
-        each = core.copy_cycles if in_order else core.copy_apart_cycles
+        each = core.copy_cycles
+        if contraction.columns_lie_apart:
+            steps = contraction.steps_along_sum(contraction.column_factor)
+            is_transposed = steps > TRANSPOSED_ROWS and tile.lanes % TRANSPOSED_ROWS == 0
+            each = each + core.transposed_cycles if is_transposed else core.copy_apart_cycles
         cycles += table_elements(contraction.column_factor) * each
     return cycles
 

@@ -172,13 +172,16 @@ def row_tiles_of_an_item(contraction: Contraction, tile: Tile, target: Target) -
     columns = contraction.other_tiles * column_tiles
     packing = cycles_to_pack(tile, contraction, target)
     products = tile.rows * tile.vectors * contraction.depth / target.core.multiply_adds_a_cycle
-    most, parts = most_row_tiles(contraction, tile, target), -(-wanted_items(target) // columns)
+    least = -(-row_tiles // most_row_tiles(contraction, tile, target))
+    parts = max(least, -(-wanted_items(target) // columns))
 
     def cycles(height: int) -> float:
-        item = packing + height * (products + TILE_CYCLES)
+        item = packing + height * (
+            products + TILE_CYCLES
+        )  # tiles beyond the last are computed, too
         return (columns * -(-row_tiles // height) / target.threads + (target.threads > 1)) * item
 
-    heights = {min(most, -(-row_tiles // part)) for part in range(1, parts + 1)}
+    heights = {-(-row_tiles // part) for part in range(least, parts + 1)}
     return min(heights, key=cycles)
 
 
@@ -231,8 +234,7 @@ def _is_long(contraction: Contraction, target: Target) -> bool:
 
     (Measured: matrices of half a megabyte to two, of which 10 to 48 rows are multiplied, are 1.0 to 2.6 times as fast without blocks.)
     """
-    nbytes = table_elements(contraction.column_factor) * contraction.itemsize
-    return nbytes >= target.cache_bytes
+    return contraction.columns_at_once * contraction.itemsize >= target.cache_bytes
 
 
 def _most_rows(contraction: Contraction, target: Target) -> int:

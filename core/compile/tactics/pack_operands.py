@@ -21,6 +21,7 @@ from proofgrad.core.compile.schedule.contraction import (
     load_steps,
     tiles_along,
 )
+from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import may_stage
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
@@ -28,6 +29,7 @@ from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.deinterleave import deinterleave
 from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.merge import merge, reads_as_one
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.stage import Digit, stage
@@ -115,7 +117,28 @@ def _in_a_table(
         fill = split(fill, UOp.range(steps, number + 2), (at_once,), made)
     elif at_once == 1 < steps:
         fill = reorder(fill, UOp.range(steps, number + 2), number)
+    elif contraction.steps_along_sum(factor) > TRANSPOSED_ROWS and not side_by_side:
+        fill = _along_memory(fill, [*range(len(outer), number), number + 2])
     return fill, nest
+
+
+def _along_memory(fill: LoopNest, numbers: list[int]) -> LoopNest:
+    """A table filled from memory that lies along the sum: four steps at a time, which are transposed in registers.
+
+    The steps are those of the loops of these numbers, as one where they lie side by side.
+    """
+    *others, inner = [x for n in numbers for x in output_loops(fill.graph) if x.arg[0] == n]
+    last = inner.arg[0]
+    for outer in reversed(others):
+        if not reads_as_one(fill.graph, outer, inner):
+            break
+        size = size_of(outer) * size_of(inner)
+        fill = merge(fill, outer, inner)
+        inner = UOp.range(size, outer.arg[0])
+    if inner.arg[0] != last:
+        fill = reorder(fill, inner, last)
+    steps = UOp.range(size_of(inner), last)
+    return split(fill, steps, (TRANSPOSED_ROWS,), (NewLoop(last), NewLoop(last + 2)))
 
 
 def _with_neighbours(nest: LoopNest, contraction: Contraction, filling: list[LoopNest]) -> LoopNest:
