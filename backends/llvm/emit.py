@@ -13,10 +13,12 @@ from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.llvm.held import unrolled_loops
 from proofgrad.backends.llvm.loop_printer import LoopPrinter
+from proofgrad.backends.llvm.loops import phi
 from proofgrad.backends.llvm.memory import NONTEMPORAL, UNPREDICTABLE
 from proofgrad.backends.llvm.memory_printer import MemoryPrinter
 from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
 from proofgrad.backends.llvm.text import register_type
+from proofgrad.backends.llvm.two_ways import TwoWays
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
     items_to_start,
@@ -103,6 +105,33 @@ class _Printer(LoopPrinter, MemoryPrinter):
         return [" ".join(declaration.split()), ""] if size else []
 
     def _write(self, node: UOp) -> None:
+        if node in self.of_ways:
+            return  # with the first choice
+        if (way := self.ways.get(node)) is not None:
+            self._choose(way)
+        else:
+            self._write_now(node)
+
+    def _choose(self, way: TwoWays) -> None:
+        """Values by the shorter way, and behind a branch by the longer one, for lanes that choose it."""
+        writer, condition = self.writer, way.choices[0].src[0]
+        for node in way.before:
+            self._write_now(node)
+        others = [self._register(choice.src[3 - way.operand]) for choice in way.choices]
+        is_settled = self._on_all_lanes if way.operand == 2 else self._on_no_lane
+        settled, label, before = is_settled(condition), writer.fresh("way"), writer.block
+        writer.do(f"br i1 {settled}, label %{label}.end, label %{label}")
+        writer.begin_block(label)
+        for node in (*way.nodes, *way.choices):
+            self._write_now(node)
+        writer.do(f"br label %{label}.end")
+        writer.begin_block(f"{label}.end")
+        for choice, other in zip(way.choices, others):
+            chosen, kind = self.registers[choice], register_type(choice.dtype)
+            name = self.registers[choice] = f"%{writer.fresh('chosen')}"
+            writer.do(phi(name, kind, other, before, chosen, label))
+
+    def _write_now(self, node: UOp) -> None:
         operation = _WRITERS.get(node.op)
         if operation is not None:
             operation(self, node)

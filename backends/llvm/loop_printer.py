@@ -306,11 +306,16 @@ class LoopPrinter(PrinterState):
         return first
 
     def _on_all_lanes(self, truth: UOp) -> str:
-        register, lanes = self._register(truth), truth.dtype.lanes
-        if lanes == 1:
-            return register
-        bits = self.writer.let(f"bitcast {register_type(truth.dtype)} {register} to i{lanes}")
-        return self.writer.let(f"icmp eq i{lanes} {bits}, -1")
+        return self._register(truth) if truth.dtype.lanes == 1 else self._are_lanes(truth, -1)
+
+    def _on_no_lane(self, truth: UOp) -> str:
+        return self._are_lanes(truth, 0)
+
+    def _are_lanes(self, truth: UOp, bits: int) -> str:
+        """The register that says whether the lanes of a truth are these bits."""
+        kind, lanes = register_type(truth.dtype), truth.dtype.lanes
+        found = self.writer.let(f"bitcast {kind} {self._register(truth)} to i{lanes}")
+        return self.writer.let(f"icmp eq i{lanes} {found}, {bits}")
 
     def _open_work_item(self, node: UOp) -> None:
         writer = self.writer

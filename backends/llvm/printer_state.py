@@ -25,6 +25,7 @@ from proofgrad.backends.llvm.skipping import skipped, unswitched
 from proofgrad.backends.llvm.text import literal
 from proofgrad.backends.llvm.tiles import tiles_of
 from proofgrad.backends.llvm.transposed_loads import TransposedLoad, transposed_loads
+from proofgrad.backends.llvm.two_ways import two_ways
 from proofgrad.backends.llvm.warp_registers import exchanged_memory
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import Turn, filled_ahead, turns_written_out
@@ -81,6 +82,10 @@ class PrinterState(ABC):
         is_peeled = not dialect.target.work_items
         self.peeled = peeled(linear) if is_peeled else {}
         self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written
+        self.ways = two_ways(linear)
+        self.of_ways = frozenset().union(
+            *[(*w.choices[1:], *w.nodes, *w.before) for w in self.ways.values()]
+        )
         self.by_data = masks_by_data(linear)
         self.transposed = transposed_stores(linear)
         self.between = {} if dialect.target.work_items else interleaved_stores(linear)

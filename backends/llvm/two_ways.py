@@ -1,0 +1,104 @@
+"""Choices between two ways of computing a value, of which the longer one is taken only where a lane needs it.
+
+    v = x * x < 2**32 ? near(x) : far(x)    =    v = near(x);  if any lane is far: v = x * x < 2**32 ? v : far(x)
+
+Owns: which choices, and which nodes are the longer way. Does not own: the text of the branch (emit.py).
+
+Functions have such ways for arguments that are rare. A way is nodes of one block that only choices by the same condition need, without
+loads or stores: whether it runs can only be seen in the time that it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proofgrad.core.ir.op_names import BROADCAST, CAST, END, RANGE, WHERE
+from proofgrad.core.ir.ops import ALU, Ops
+from proofgrad.core.ir.uop import UOp
+
+# Nodes of the longer way, at least, and so many times those of the other: the branch then costs little beside it.
+LEAST_NODES, TIMES_LONGER = 24, 2
+_PURE = frozenset({*ALU, CAST, BROADCAST, Ops.BITCAST})
+
+
+class TwoWays(NamedTuple):
+    """Choices by one condition: which operand is the longer way, its nodes, and what all need before, in order."""
+
+    choices: tuple[UOp, ...]
+    operand: int
+    nodes: tuple[UOp, ...]
+    before: tuple[UOp, ...]
+
+
+def two_ways(linear: UOp) -> dict[UOp, TwoWays]:
+    """The first of the choices by a condition, where one way is much longer."""
+    found: dict[UOp, TwoWays] = {}
+    users: dict[UOp, list[UOp]] = {}
+    for node in linear.src:
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+    block: list[UOp] = []
+    for node in linear.src:
+        if node.op is RANGE or node.op is END:
+            _add_choices(found, block, users)
+            block = []
+        else:
+            block.append(node)
+    _add_choices(found, block, users)
+    return found
+
+
+def _add_choices(
+    found: dict[UOp, TwoWays], block: Sequence[UOp], users: dict[UOp, list[UOp]]
+) -> None:
+    """Those of one block."""
+    by_condition: dict[UOp, list[UOp]] = {}
+    for node in block:
+        if node.op is WHERE and len(block) > LEAST_NODES:
+            by_condition.setdefault(node.src[0], []).append(node)
+    for choices in by_condition.values():
+        short, longer = sorted(
+            [_own(choices, operand, block, users) for operand in (1, 2)],
+            key=lambda way: len(way[1]),
+        )
+        least = max(LEAST_NODES, TIMES_LONGER * len(short[1]))
+        if not short[1] or len(longer[1]) < least:
+            continue
+        before = _before(choices, longer[1], block)
+        if before is not None:
+            found[choices[0]] = TwoWays(tuple(choices), *longer, before)
+
+
+def _own(
+    choices: Sequence[UOp], operand: int, block: Sequence[UOp], users: dict[UOp, list[UOp]]
+) -> tuple[int, tuple[UOp, ...]]:
+    """The nodes of a block that only this operand of choices needs."""
+    own: set[UOp] = set()
+    for node in reversed(block):
+        if node.op in _PURE and node in users:
+            if all(
+                [n in own or (n in choices and _is_only(node, n, operand)) for n in users[node]]
+            ):
+                own.add(node)
+    return operand, tuple([n for n in block if n in own])
+
+
+def _is_only(node: UOp, choice: UOp, operand: int) -> bool:
+    return choice.src[operand] is node and choice.src.count(node) == 1
+
+
+def _before(
+    choices: Sequence[UOp], nodes: Sequence[UOp], block: Sequence[UOp]
+) -> tuple[UOp, ...] | None:
+    """What stands behind the first choice and is needed at once; None: that is another choice, or is loaded."""
+    needed = {source for node in (*choices, *nodes) for source in node.src}
+    found: list[UOp] = []
+    later = block[block.index(choices[0]) :]
+    for node in reversed(later):
+        if node in needed and node not in nodes:
+            if node in choices or node.op not in _PURE:
+                return None
+            found.append(node)
+            needed.update(node.src)
+    return tuple(reversed(found))

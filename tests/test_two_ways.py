@@ -1,0 +1,104 @@
+"""Choices between two ways of computing: the longer one is behind a branch, and the values are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from proofgrad import Tensor
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.emit import emit
+from proofgrad.backends.llvm.two_ways import two_ways
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
+
+AVX512 = Target("avx512", vector_bytes=64, vector_registers=32)
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 65535.99, 65536.0, -65536.0, 1e-45, 3e38, 1e30, 0.25]
+
+
+def linear_of(*functions: Ops) -> UOp:
+    """The kernel of the product of functions of 64 floats."""
+    x = UOp(Ops.PARAM, dtypes.float32, (), (1, 64))
+    value = x
+    for k, function in enumerate(functions):
+        made = UOp(function, dtypes.float32, (x,))
+        value = made if k == 0 else UOp(Ops.MUL, dtypes.float32, (value, made))
+    made = run_stages(KERNEL_STAGES, UOp.sink(value), compiler().library, AVX512)
+    (linear,) = parts_of(made)
+    return linear
+
+
+def test_far_angles_are_computed_behind_a_branch() -> None:
+    linear = linear_of(Ops.SIN)
+    ((choice, way),) = two_ways(linear).items()
+    assert way.choices == (choice,) and way.operand == 2
+    assert sum(n.op is Ops.TRUNC for n in way.nodes) == 6
+    text = emit(linear, "kernel", Dialect()).text
+    near, far = text.split("\nway0:\n")
+    assert "llvm.trunc" not in near and "llvm.trunc" in far.split("way0.end:")[0]
+
+
+def test_choices_by_one_condition_have_one_branch() -> None:
+    linear = linear_of(Ops.SIN, Ops.COS)
+    (way,) = two_ways(linear).values()
+    assert len(way.choices) == 2 and sum(n.op is Ops.TRUNC for n in way.nodes) == 6
+    assert emit(linear, "kernel", Dialect()).text.count("phi <16 x double>") == 2
+
+
+@pytest.mark.parametrize("function", [Ops.EXP2, Ops.LOG2], ids=str)
+def test_what_is_always_needed_has_no_branch(function: Ops) -> None:
+    assert not two_ways(linear_of(function))
+
+
+def test_what_others_need_is_no_part_of_a_way() -> None:
+    linear = linear_of(Ops.SIN)
+    ((choice, way),) = two_ways(linear).items()
+    trunc = next(n for n in way.nodes if n.op is Ops.TRUNC)
+    used = UOp(Ops.ADD, trunc.dtype, (trunc, trunc))
+    at = linear.src.index(choice)
+    more = linear.replace(src=(*linear.src[:at], used, *linear.src[at:]))
+    (other,) = two_ways(more).values()
+    assert trunc in way.nodes and trunc not in other.nodes
+
+
+@pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])
+@pytest.mark.parametrize("size", [1, 5, 16, 67])
+def test_values(processor: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes of both ways beside each other, and vectors of one alone."""
+    monkeypatch.setenv("CPU_TARGET", processor)
+    rng = np.random.default_rng(size)
+    near, far = rng.normal(size=size) * 100, rng.normal(size=size) * 1e9
+    mixed = np.where(rng.random(size) < 0.5, near, far)
+    for values in (near, far, mixed, np.resize(EDGES, size)):
+        x = values.astype(np.float32)
+        with np.errstate(invalid="ignore"):
+            sine, cosine = np.sin(x.astype(float)), np.cos(x.astype(float))
+        for found, exact in ((Tensor(x).sin(), sine), (Tensor(x).cos(), cosine)):
+            np.testing.assert_array_almost_equal_nulp(
+                found.numpy()[~np.isnan(exact)], exact[~np.isnan(exact)].astype(np.float32), 1
+            )
+            assert (np.isnan(found.numpy()) == np.isnan(exact)).all()
+        both = (Tensor(x).sin() + Tensor(x).cos() * 2).numpy()
+        np.testing.assert_allclose(both, sine + 2 * cosine, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_the_longer_way_may_be_either_operand(negated: bool) -> None:
+    x = Tensor(np.linspace(-3, 3, 61, dtype=np.float32))
+    long = x
+    for k in range(30):
+        long = long * x + k
+    condition, ways = x > 2.5, (long, x * x + 1)
+    found = (
+        condition.logical_not().where(*ways[::-1]) if negated else condition.where(*ways)
+    ).numpy()
+    values = x.numpy().astype(float)
+    exact = values
+    for k in range(30):
+        exact = exact * values + k
+    np.testing.assert_allclose(found, np.where(values > 2.5, exact, values**2 + 1), rtol=1e-5)
