@@ -1,4 +1,4 @@
-"""Vectors wider than a register, under masks of which a part is off whatever a kernel is given."""
+"""Vectors under masks of which a part is off whatever a kernel is given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from test_cpu_target import cpu
 
 from proofgrad import Context, Tensor, dtypes
 from proofgrad.backends.cpu.absent import AbsentCpu
-from proofgrad.backends.llvm.lanes_off import may_be_on
+from proofgrad.backends.llvm.lanes_off import known_lanes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -20,8 +20,9 @@ def test_lanes_are_off_where_a_part_of_a_mask_is_known_to_be() -> None:
     loop = UOp(Ops.RANGE, dtypes.int64, (UOp.const(dtypes.int64, 9),), (0, None))
     given = UOp(Ops.CMPLT, dtypes.bool, (UOp.const(dtypes.int64, 0), loop))
     both = UOp(Ops.AND, below.dtype, (UOp(Ops.BROADCAST, below.dtype, (given,)), below))
-    assert may_be_on(both) == may_be_on(below) == (True, True, False, False)
-    assert may_be_on(UOp(Ops.BROADCAST, below.dtype, (given,))) == (True,) * 4
+    assert known_lanes(below, {}) == known_lanes(both, {loop: 1}) == (True, True, False, False)
+    assert known_lanes(both, {}) == (None, None, False, False)
+    assert known_lanes(UOp(Ops.BROADCAST, below.dtype, (given,)), {}) == (None,) * 4
 
 
 @pytest.mark.parametrize("around", [(0, 2), (4, 0), (3, 4), (4, 1)], ids=str)
@@ -37,3 +38,25 @@ def test_rows_in_vectors_of_two_registers_are_right(kind: str, around: tuple[int
         with Context(CHOICES=f"vectors=*x{lanes}x1"):
             padded = Tensor(x).realize().pad(padding).numpy()
     np.testing.assert_array_equal(padded, np.pad(x, padding))
+
+
+@pytest.mark.parametrize("name", ["native", "haswell"])
+@pytest.mark.parametrize(
+    ("kind", "narrow"), [("int32", "int8"), ("int16", "uint8"), ("int64", "int32")]
+)
+def test_a_single_element_behind_whole_vectors_is_stored_by_itself(
+    name: str, kind: str, narrow: str
+) -> None:
+    """LLVM 22 stores it in its type of before, over what lies behind it."""
+    with cpu(name) as machine:
+        if isinstance(machine, AbsentCpu):
+            pytest.skip(f"no kernels for it run here: {machine.target.name}")
+        for size in (9, 17, 33, 65):
+            x = np.arange(1, size + 1).astype(kind)
+            memory = np.full(size + 20, 7, narrow)
+            there = Tensor(memory).realize()
+            there[5 : 5 + size].assign(Tensor(x).realize().cast(narrow)).realize()
+            memory[5 : 5 + size] = x
+            np.testing.assert_array_equal(there.numpy(), memory)
+            rows = Tensor(np.tile(x, (3, 1))).realize().cumsum(0).cast(narrow)
+            np.testing.assert_array_equal(rows.numpy(), np.cumsum([x] * 3, 0).astype(narrow))

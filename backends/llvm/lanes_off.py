@@ -1,9 +1,12 @@
-"""Lanes of a mask that are off whatever a kernel is given.
+"""Lanes of a mask that are on, or off, whatever a kernel is given.
 
-Owns: which lanes may be on. Does not own: the loads under masks (memory.py).
+Owns: which lanes are known. Does not own: loads and stores under masks (memory.py).
 
 LLVM cuts a vector that is wider than a register. Where a mask is known to be off in all lanes of such a part and not in the others,
 LLVM 22 takes a load of the part without its mask (AVX and AVX2). So these lanes are not asked for.
+
+Where one lane alone is known to be on, LLVM 22 stores that element as it was before it was cut to a narrower type (AVX-512), over
+up to 7 bytes behind it. So such an element is stored by itself.
 """
 
 from __future__ import annotations
@@ -14,13 +17,6 @@ from typing import Any
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
-
-_NOWHERE: Mapping[UOp, int] = {}
-
-
-def may_be_on(mask: UOp, at: Mapping[UOp, int] = _NOWHERE) -> tuple[bool, ...]:
-    """Of each lane, whether a kernel may be given what turns it on, in these iterations of loops."""
-    return tuple([value is not False for value in known_lanes(mask, at)])
 
 
 def known_lanes(term: UOp, at: Mapping[UOp, int]) -> tuple[Any, ...]:

@@ -40,7 +40,7 @@ class Position:
     address: str | None = None
     mask: str | None = None
     mask_lanes: int = 1
-    may_be_on: tuple[bool, ...] = (True,)  # the lanes of the mask that are not off in any case
+    known: tuple[bool | None, ...] = (None,)  # of each lane of the mask; None: a kernel computes it
     offsets: tuple[int, ...] | None = None
     multiple_of: int = 1  # a power of two that the index is a multiple of
     of_group: bool = False  # memory of a group of work items
@@ -177,8 +177,9 @@ def ask_all_lanes(writer: Writer, position: Position, hint: str) -> str:
 
 def _masked_load(writer: Writer, position: Position, dtype: DType) -> str:
     width = writer.dialect.target.vector_bytes // dtype.itemsize
-    if len(position.may_be_on) == dtype.lanes > width > 1:
-        parts = [any(position.may_be_on[k : k + width]) for k in range(0, dtype.lanes, width)]
+    if len(position.known) == dtype.lanes > width > 1:
+        may_be_on = [known is not False for known in position.known]
+        parts = [any(may_be_on[k : k + width]) for k in range(0, dtype.lanes, width)]
         if not all(parts):
             return _load_of_parts(writer, position, dtype.scalar.vec(width), parts)
     vector, dialect = memory_type(dtype), writer.dialect
@@ -304,6 +305,12 @@ def _store_lanes(writer: Writer, position: Position, dtype: DType, value: str) -
 
 def _masked_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     vector, dialect = memory_type(dtype), writer.dialect
+    if None not in position.known and sum(position.known) == 1:  # lanes_off.py
+        lane = position.known.index(True)
+        element = writer.let(f"extractelement {vector} {value}, i64 {lane}")
+        first = f"{memory_type(dtype.scalar)}, {position.pointer(dialect)} {position.address}"
+        address = writer.let(f"getelementptr {first}, i64 {lane}", "at")
+        return _store(writer, position, address, dtype.scalar, element)
     pointer = f"{position.pointer(dialect)} align {dtype.itemsize} {position.address}"
     operands = f"{vector} {value}, {pointer}, {_mask(writer, position, dtype)}"
     intrinsic = f"@llvm.masked.store.{type_code(vector)}.{position.pointer_code(dialect)}"

@@ -12,7 +12,7 @@ from proofgrad.backends.llvm.conversions import write_cast
 from proofgrad.backends.llvm.copies import is_aligned, write_copy
 from proofgrad.backends.llvm.held import room_in_item
 from proofgrad.backends.llvm.interleave import write_interleaved
-from proofgrad.backends.llvm.lanes_off import may_be_on
+from proofgrad.backends.llvm.lanes_off import known_lanes
 from proofgrad.backends.llvm.memory import (
     Position,
     write_address,
@@ -87,9 +87,16 @@ class MemoryPrinter(PrinterState):
             multiple = largest_power_of_two(first) if is_aligned else 1
             address = self._address(node, position, first)
             position = replace(position, address=address, offsets=offsets, multiple_of=multiple)
-        if mask is not None and mask.dtype.lanes > self.dialect.target.lanes(position.element) > 1:
-            position = replace(position, may_be_on=may_be_on(mask, self.at_last))
+        if mask is not None and mask.dtype.lanes > 1:
+            position = replace(position, known=self._known(mask))
         self.positions[node] = position
+
+    def _known(self, mask: UOp) -> tuple[bool | None, ...]:
+        """Of each lane of a mask, whether it is on in the iteration that is written; None where that is not known."""
+        key = mask, *self.at_last
+        if key not in self.known_masks:
+            self.known_masks[key] = known_lanes(mask, self.at_last)
+        return self.known_masks[key]
 
     def _address(self, node: UOp, position: Position, first: UOp) -> str:
         """The pointer to an element; in a loop that is written out, from that of the first iteration, if it is so far from it."""

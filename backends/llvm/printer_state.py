@@ -82,6 +82,7 @@ class PrinterState(ABC):
         is_peeled = not dialect.target.work_items
         self.peeled = peeled(linear) if is_peeled else {}
         self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written
+        self.known_masks: dict[tuple[UOp, ...], tuple[bool | None, ...]] = {}  # in that iteration
         self.ways = two_ways(linear)
         self.of_ways = frozenset().union(
             *[(*w.choices[1:], *w.nodes, *w.before) for w in self.ways.values()]
