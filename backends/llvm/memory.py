@@ -305,7 +305,7 @@ def _store_lanes(writer: Writer, position: Position, dtype: DType, value: str) -
 
 def _masked_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     vector, dialect = memory_type(dtype), writer.dialect
-    if None not in position.known and sum(position.known) == 1:  # lanes_off.py
+    if position.known.count(True) == 1 and None not in position.known:  # lanes_off.py
         lane = position.known.index(True)
         element = writer.let(f"extractelement {vector} {value}, i64 {lane}")
         first = f"{memory_type(dtype.scalar)}, {position.pointer(dialect)} {position.address}"
