@@ -27,6 +27,8 @@ from proofgrad.verify.sampled.freedom import Estimate, estimate, estimate_reduct
 from proofgrad.verify.sampled.graph_stages import check_parts, compare_graphs
 from proofgrad.verify.sampled.kernels import CheckError, ValueChecker, _draw
 from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_plan
+from proofgrad.verify.sampled.nesting import NotReadable
+from proofgrad.verify.sampled.one_writer import check_writers
 from proofgrad.verify.sampled.parts import Drawn, Part, Reader
 from proofgrad.verify.sampled.tensor import Budget
 
@@ -247,6 +249,19 @@ def test_element_that_no_iteration_writes_is_found(name: str) -> None:
             return {row for found in writers for row in found.rows.tolist()}
 
         assert found_in(part) < found_in(whole)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_elements_that_two_kernels_write_are_found(name: str) -> None:
+    """The first writes all of the memory, and the second again: with masks the ends of each are looked for in the other."""
+    for kernel in _kernels_of(*WRITTEN[name]):
+        assert kernel.source.program is not None
+        first = Part(kernel.source.program, kernel.slots, {})
+        again = Part(kernel.source.program, kernel.slots, {first.written: first})
+        reader = Reader(_draw, Budget(10**9))
+        check_writers(reader, first)
+        with pytest.raises(NotReadable, match="written twice"):
+            check_writers(reader, again)
 
 
 def test_what_is_not_checked_is_counted(check: ValueChecker) -> None:

@@ -47,7 +47,8 @@ from proofgrad.verify.sampled.launch_memory import (
 )
 from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_plan
 from proofgrad.verify.sampled.nesting import NotReadable
-from proofgrad.verify.sampled.parts import Drawn, Part, Reader, may_cover
+from proofgrad.verify.sampled.one_writer import check_writers
+from proofgrad.verify.sampled.parts import Drawn, Part, Reader
 from proofgrad.verify.sampled.tensor import Budget, OverBudgetError, TensorElements, flat_elements
 from proofgrad.verify.sampled.values import at_values, some_assignments, variables_of
 
@@ -313,9 +314,6 @@ class ValueChecker:
             raise NotReadable(
                 f"{last.size} elements of {last.dtype} are written, {size} of {value.dtype} are asked for"
             )
-        for part in {part.written: part for part in parts}.values():  # the last of each memory
-            if not may_cover(part):
-                raise NotReadable(f"not every element of {part.size} is written")
         each = _values_of_one(nodes)
         affordable = USUAL_VALUES // (3 * each)
         if affordable >= ITERATIONS + ELEMENTS:
@@ -328,6 +326,8 @@ class ValueChecker:
     ) -> int:
         budget = Budget(self._most_values)
         with closing(Reader(_draw, budget)) as reader:
+            for part in {part.written: part for part in parts}.values():  # the last of each memory
+                check_writers(reader, part)
             last = parts[-1]
             draw = Iterations(len(last.linear.src) + last.size)
             where, values, kind = reader.sample(last, iterations, elements, draw, KINDS)

@@ -20,17 +20,9 @@ from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.sampled.arithmetic import Values, kept_as
-from proofgrad.verify.sampled.linear import (
-    Frame,
-    Key,
-    Taken,
-    Term,
-    constants_of,
-    nodes_above,
-    of_points,
-    taken_in,
-)
+from proofgrad.verify.sampled.linear import Frame, Key, constants_of, of_points
 from proofgrad.verify.sampled.nesting import Nesting, NotReadable
+from proofgrad.verify.sampled.taken import Taken, Term, nodes_above, taken_in
 from proofgrad.verify.sampled.tensor import Budget
 from proofgrad.verify.sampled.writers import Found, Search, Stores, do_run
 
@@ -108,7 +100,7 @@ class Reader:
 
     draw: Callable[[int, DType, Values, Values], Values]
     budget: Budget
-    _searches: dict[tuple[int, UOp], Search] = field(default_factory=dict)
+    _searches: dict[tuple[int, tuple[UOp, ...]], Search] = field(default_factory=dict)
     _frames: list[Frame] = field(default_factory=list)
 
     def frame(self, part: Part, kind: Values, bound: dict[UOp, Values]) -> Frame:
@@ -225,7 +217,7 @@ class Reader:
     def search(self, part: Part, stores: Stores | None = None) -> Search:
         """For the iterations of a part that write elements: of the memory that it leaves, or where some stores do."""
         stores = list(part.nests.items()) if stores is None else stores
-        key = id(part), stores[0][0]
+        key = id(part), tuple([store for store, _ in stores])
         if key not in self._searches:
 
             def frame(kind: Values, bound: dict[UOp, Values]) -> Frame:
@@ -420,16 +412,3 @@ def _taken_by(store: UOp) -> Taken:
 def _flattened(shape: tuple[int, ...], *values: Values) -> list[Values]:
     """Each of them in every point of a shape, one after the other."""
     return [numpy.ravel(numpy.broadcast_to(each, shape)) for each in values]
-
-
-def may_cover(part: Part) -> bool:
-    """Whether the stores run often enough to write every element that is not left as it was; with those of parts before that write the same memory."""
-    runs = 0
-    there: Drawn | Part | None = part
-    while isinstance(there, Part):
-        if there.combines:
-            return True
-        for store, nest in there.nests.items():
-            runs += prod([loop.src[0].arg for loop in nest]) * store.src[1].dtype.lanes
-        there = there.before.get(there.written)
-    return there is not None or runs >= part.size

@@ -104,7 +104,7 @@ class Search:
 
         `outer`: the counters of loops around, of each element. Raises: OverBudgetError.
         """
-        ways = (self._by_guess, self._by_trying, self._one_by_one)
+        ways = (self.by_guess, self._by_trying, self._one_by_one)
         rows = numpy.arange(len(elements))
         for way in (self._one_by_one, self._inside) if outer else ways:
             left = numpy.ones(len(rows), bool)
@@ -211,8 +211,10 @@ class Search:
         around = {loop: numpy.repeat(values[:1], count) for loop, values in outer.items()}
         return self.frame(numpy.zeros(count, numpy.int64), around | dict(zip(loops, probes)))
 
-    def _by_guess(self, elements: Values, kind: Values, outer: Bound) -> Iterator[Found]:
-        """Guesses of stores in the same loops are looked at in one frame."""
+    def by_guess(
+        self, elements: Values, kind: Values, outer: Bound | None = None
+    ) -> Iterator[Found]:
+        """Elements with an iteration that writes them, where a guess is right; of stores in the same loops in one frame."""
         together: dict[object, list[Guess]] = {}
         for guess in self._guesses(elements):
             key = guess.store if self.apart else self.loops_of[guess.store]
