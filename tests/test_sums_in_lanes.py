@@ -124,20 +124,6 @@ def test_gradients_of_weights_of_few_channels(case: tuple[Any, ...]) -> None:
     np.testing.assert_allclose(gradient(""), gradient("tiled=off"), rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("check", ["CHECK", "PROVE"])
-def test_kernels_are_checked_and_proved(
-    check: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(check, "1")
-    monkeypatch.setenv("DEBUG", "2")
-    a, b = numbers(3, 37), numbers(50, 37)
-    with schedule("tile=3x2x1"):
-        assert_close((Tensor(a) @ Tensor(b).T).relu(), np.maximum(a @ b.T, 0))
-    told = capfd.readouterr().err
-    assert "tile=3x2x1" in told
-    assert "none unknown" in told if check == "PROVE" else "checked" in told
-
-
 @pytest.mark.parametrize("name", ["haswell", "x86-64-v2"])
 def test_other_processors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CPU_TARGET", name)

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 from tactics import choose_axes, merge_loops, stage_operands, sum_in_blocks, unroll_upcasts
+from tensors import assert_close, numbers
 
-from proofgrad import Tensor
+from proofgrad import Tensor, schedule
 from proofgrad.core.compile.lowering.lower import lower_movement
 from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.compile.machine.target import Target
@@ -343,3 +344,25 @@ def test_columns_of_less_than_a_line_are_not_read_in_place() -> None:
     ]
     assert planned_staging(ways[0], Tile(11, 1, 8), target).columns
     assert not planned_staging(ways[0], Tile(5, 2, 8), target).columns
+
+
+@pytest.mark.parametrize("check", ["CHECK", "PROVE"])
+@pytest.mark.parametrize(
+    ("rows", "steps", "asked", "done"),
+    [
+        (3, 37, "tile=3x2x1", "tile=3x2x1"),  # lanes that are added up
+        (9, 14, "tiled=on packed=on staged=none", "packed=on"),  # columns that the item packs
+    ],
+)
+def test_products_by_a_transposed_matrix_are_checked_and_proved(
+    rows: int, steps: int, asked: str, done: str, check: str,
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv(check, "1")
+    monkeypatch.setenv("DEBUG", "2")
+    a, b = numbers(rows, steps), numbers(50, steps)
+    with schedule(asked):
+        assert_close((Tensor(a) @ Tensor(b).T).relu(), np.maximum(a @ b.T, 0))
+    told = capfd.readouterr().err
+    assert done in told
+    assert "none unknown" in told if check == "PROVE" else "checked" in told

@@ -179,17 +179,3 @@ def test_a_table_of_weights_is_read_along_memory() -> None:
     assert "stage operands: steps stage 1, merge 2, reorder 1, split 1" in explain(
         image.conv2d(weights, padding=1)
     )
-
-
-@pytest.mark.parametrize("check", ["CHECK", "PROVE"])
-def test_kernels_are_checked_and_proved(
-    check: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(check, "1")
-    monkeypatch.setenv("DEBUG", "2")
-    a, b = numbers(9, 14), numbers(50, 14)
-    with schedule("tiled=on packed=on staged=none"):
-        assert_close(Tensor(a) @ Tensor(b).T, a @ b.T)
-    told = capfd.readouterr().err
-    assert "packed=on" in told
-    assert "none unknown" in told if check == "PROVE" else "checked" in told

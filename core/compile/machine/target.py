@@ -91,6 +91,7 @@ class Target:
     row_part_bytes: int = 0  # of registers of such an item, for its part of a row
     unit_items: int = 0  # of all groups that run on a unit at once; 0: not known
     unit_registers: int = 0  # of 4 bytes, for all of them; 0: not known
+    unit_groups: int = 2  # that there shall be room for on a unit, so that one computes while another waits; twice as many that only move what they read
     units: int = (
         0  # that groups run on, all at once; 0: there are no groups that items read side by side in
     )

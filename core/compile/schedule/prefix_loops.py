@@ -33,8 +33,8 @@ LEAST_STEPS = 5
 LEAST_LANES = 4
 # Elements that an item of a group takes at once, and sums of blocks that it adds up.
 BLOCK, AT_ONCE = 4, 16
-# Rows of fewer elements are an item's each; a unit has memory for so many groups, so that one reads while another waits.
-LEAST_OF_GROUP, GROUPS_OF_A_UNIT = 128, 4
+# Rows of fewer elements are an item's each.
+LEAST_OF_GROUP = 128
 # The larger of two floats asks for NaN, one instruction behind the other: so many times as long as an addition.
 STEPS_OF_AN_EXTREME = 4
 
@@ -99,7 +99,8 @@ def _group(kernel: UOp, along: Along, target: Target, override: Schedule) -> Gro
     size = max([size_of(along.loop), *[size_of(p.own) for p in along.prefixes]])
     least = min([size_of(along.loop), *[size_of(p.own) for p in along.prefixes]])
     kept = sum([size * p.reduction.dtype.itemsize // (BLOCK - 1) for p in along.prefixes])
-    if not is_along or least < LEAST_OF_GROUP or kept > target.local_bytes_of(GROUPS_OF_A_UNIT):
+    room = target.local_bytes_of(2 * target.unit_groups)
+    if not is_along or least < LEAST_OF_GROUP or kept > room:
         return None
     if override.group is not None:
         asked = min(override.group.items, target.group_items)

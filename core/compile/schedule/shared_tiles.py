@@ -36,7 +36,6 @@ SIDES = ((8, 4), (4, 4), (8, 2), (4, 2), (8, 1), (4, 1), (2, 1))
 # Steps that are kept, in loads of an item along them. Columns that lie along the steps are kept as they lie, and neighbours
 # read so many elements apart: an odd number of loads, so that 8 items that read 16 bytes each find these in banks of their own.
 STEPS, STEPS_ALONG = (4, 2), (3, 5)
-GROUPS_OF_A_UNIT = 2  # for which it has memory, so that one multiplies while another waits
 WARPS_OF_GROUP = 2  # at least: of fewer no tile was timed
 AHEAD = 1  # blocks of steps that are copied ahead
 WORD_BYTES = 4
@@ -216,7 +215,7 @@ def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]
         if _fits_registers(tile, along, product, target)
         and least <= one.items <= target.group_items
         and one.steps < product.sizes[3]
-        and _bytes(tile, one, product) <= target.local_bytes_of(2 * GROUPS_OF_A_UNIT)
+        and _bytes(tile, one, product) <= target.local_bytes_of(2 * target.unit_groups)
     ]
 
 

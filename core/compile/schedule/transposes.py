@@ -28,8 +28,6 @@ LONGEST_SIDE = 128
 LEAST_SIDE = 8
 # Tiles with fewer elements in all are as fast from the second cache.
 WORTH_TILES = 1 << 14
-# Groups for which a unit has memory, so that some read while others wait.
-GROUPS_OF_A_UNIT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def choose_transposed(kernel: UOp, target: Target, override: Schedule) -> Transp
     along, across = [min(side, size) for size in sizes]
     longest = [min(LONGEST_SIDE, size) for size in sizes]
     tile = Transposed(min(longest[0], side * side // across), min(longest[1], side * side // along))
-    room = target.local_bytes_of(GROUPS_OF_A_UNIT)
+    room = target.local_bytes_of(2 * target.unit_groups)
     return tile if _bytes(tile, turned, target) <= room else NO_TRANSPOSED
 
 

@@ -35,8 +35,6 @@ WARPS = (8, 4, 2, 1)
 KEY_TILES = (8, 4, 2)
 # Rows and keys below which tiles are mostly empty, and each product alone is soon done.
 LEAST_ROWS = LEAST_KEYS = 32
-# Groups for which a unit has memory, so that one multiplies while another waits.
-GROUPS_OF_A_UNIT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def tile_of_warps(
         for tiles in KEY_TILES:
             tile = WarpTile(warps, 1, 1, tiles)
             is_short = warps > 1 and warps * high >= 2 * sizes.rows
-            room = target.local_bytes_of(GROUPS_OF_A_UNIT)
+            room = target.local_bytes_of(target.unit_groups)
             if not is_short and _fits(tile, sizes, unit, reductions, target, room):
                 return tile
     return None

@@ -32,9 +32,6 @@ from proofgrad.core.compile.tactics.shared_tiles import in_turns
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# Groups for which a unit has memory, so that one reads while another waits.
-GROUPS_OF_A_UNIT = 2
-
 
 def short_rows_kept(
     nest: LoopNest, of_group: UOp, items: int, lanes: Mapping[int, int], target: Target
@@ -85,7 +82,7 @@ def rows_kept(nest: LoopNest, items: int, lanes: Mapping[int, int], target: Targ
     most = (
         target.local_bytes - parts
     )  # with what items hold, which is memory of the group to each step
-    room = target.local_bytes_of(GROUPS_OF_A_UNIT) - parts
+    room = target.local_bytes_of(target.unit_groups) - parts
     for values in (_loads_along, costly_along):
         held = (
             target.row_part_bytes * items
