@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 
 # Below this a kernel keeps Python's lock: to give it up and take it again takes a microsecond, whatever the machine.
 BRIEF_FLOPS = 50_000
+_HEAD = 3  # words before the records: their number, the threads' words, what shares out; so that a call has one argument
 _WORDS = 4  # of a record: kernel, table, size, chunk; a chunk of 0: run by the caller alone
 
 REPLAY_IR = """
-define void @replay(ptr %record, i64 %count, ptr %words, ptr %share) nounwind {
+define void @replay(ptr %head) nounwind {
 entry:
+  %words_at = getelementptr i64, ptr %head, i64 1
+  %share_at = getelementptr i64, ptr %head, i64 2
+  %record = getelementptr i64, ptr %head, i64 3
+  %count = load i64, ptr %head, align 8
+  %words = load ptr, ptr %words_at, align 8
+  %share = load ptr, ptr %share_at, align 8
   br label %look
 look:
   %k = phi i64 [ 0, %entry ], [ %next, %done ]
@@ -73,24 +80,22 @@ class Replay:
         self._positions: dict[int, list[int]] = {}
         for position, slot in enumerate(flat):
             self._positions.setdefault(slot, []).append(position)
-        self._records = (ctypes.c_int64 * max(1, _WORDS * len(launches)))()
+        self._records = (ctypes.c_int64 * (_HEAD + _WORDS * len(launches)))(len(launches))
         start, done = ctypes.addressof(self._addresses), 0
         for k, (launch, own, _) in enumerate(launches):
             chunk = self._threads.chunk(launch.size) if launch.shares else 0
-            self._records[_WORDS * k : _WORDS * (k + 1)] = [
-                *(launch.address, start + 8 * done, launch.size, chunk)
-            ]
+            self._records[_of_record(k)] = [*(launch.address, start + 8 * done, launch.size, chunk)]
             done += len(own)
         for slot, block in enumerate(memory):
             if block is not None and slot in self._positions and hasattr(block, "address"):
                 self.point(slot, block)
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
         is_brief = sum([launch.flops for launch in self._launches]) < BRIEF_FLOPS
         kind = ctypes.PYFUNCTYPE if is_brief and not self._shares else ctypes.CFUNCTYPE
-        replay = kind(None, pointer, number, pointer, pointer)(backend.replay_library["replay"])
-        self._count = len(launches)
-        records = pointer(ctypes.addressof(self._records))  # converted once
-        self._call = functools.partial(replay, records, number(self._count))
+        replay = kind(None, ctypes.c_void_p)(backend.replay_library["replay"])
+        head = ctypes.c_void_p(ctypes.addressof(self._records))  # converted once
+        self._call = functools.partial(replay, head)
+        # All launches, in order: asked for once, as a call of a method is a tenth of that of a brief kernel.
+        self.run: Callable[[], None] = self._run_shared if self._shares else self._call
 
     def point(self, slot: int, block: Any) -> None:
         """The buffer of a slot is another one."""
@@ -102,19 +107,20 @@ class Replay:
         addresses = ctypes.addressof(self._addresses)
         found = []
         for k, (launch, (_, own, _)) in enumerate(zip(self._launches, self._slots)):
-            kernel, table, size, _ = self._records[_WORDS * k : _WORDS * (k + 1)]
+            kernel, table, size, _ = self._records[_of_record(k)]
             is_right = (kernel, size) == (launch.address, launch.size)
             first = (table - addresses) // 8
             found.append(
                 (launch if is_right else None, list(self._addresses[first : first + len(own)]))
             )
-        return found[: self._count]
+        return found[: self._records[0]]
 
-    def run(self) -> None:
-        """All launches, in order."""
-        if not self._shares:
-            self._call(None, None)
-            return
+    def _run_shared(self) -> None:
         threads = self._threads
         with threads as words:
-            self._call(words, threads.share_address)
+            self._records[1:_HEAD] = [words, threads.share_address]
+            self._call()
+
+
+def _of_record(number: int) -> slice:
+    return slice(_HEAD + _WORDS * number, _HEAD + _WORDS * (number + 1))

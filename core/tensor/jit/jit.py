@@ -128,8 +128,9 @@ class TinyJit(Generic[Result]):
             return self.fxn(*args, **kwargs)
         recorded = self.captured
         if recorded is not None:
-            if self._is_flat and not (kwargs or is_asked or LISTENER.add):
-                results = run_same_call(recorded, args)
+            is_brief = self._is_flat and recorded.only_launch is not None
+            if is_brief and not (kwargs or is_asked or LISTENER.add):
+                results = alone(recorded.lock, run_same_call, recorded, args)
                 if results is not None:
                     return filled(recorded.result, results, args)  # type: ignore[no-any-return]
             return self._replay(recorded, args, kwargs)

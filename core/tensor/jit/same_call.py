@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from proofgrad.core.tensor.jit.alone import alone
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
+from proofgrad.core.tensor.runtime.owners import owners_of_result
 from proofgrad.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 
 
 def run_same_call(replay: Replay, arguments: Sequence[Tensor]) -> list[Tensor] | None:
-    """The results. None, and nothing is done, where something is not as it was."""
-    if replay.only_launch is None:
-        return None
-    found: list[Tensor] | None = alone(replay.lock, _run, replay, arguments)
-    return found
-
-
-def _run(replay: Replay, arguments: Sequence[Tensor]) -> list[Tensor] | None:
+    """The results. None, and nothing is done, where something is not as it was. For one thread at a time, of a replay with
+    `only_launch`.
+    """
     results = _free_results(replay, arguments)
     if results is None:
         return None
@@ -54,8 +49,10 @@ def _free_results(replay: Replay, arguments: Sequence[Tensor]) -> list[Spare] | 
             return None
     found = []
     for made in replay.made:
-        spare = made.free_spare()
-        if spare is None:
+        for spare in made.spares:  # as `free_spare`, with two calls less
+            if owners_of_result(spare) == spare.alone:
+                break
+        else:
             return None
         if spare is not made.pointed:
             made.pointed = None  # until the program has been told

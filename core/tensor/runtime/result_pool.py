@@ -22,15 +22,15 @@ SPARE_BYTES = 1 << 23  # of all results of a replay
 class Spare:
     """The value of a result: a BUFFER, through RESHAPE or not, and its memory."""
 
-    __slots__ = ("_alone", "buffer", "handle", "node")
+    __slots__ = ("alone", "buffer", "handle", "node")
 
     def __init__(self, node: UOp, handle: Any) -> None:
         self.node, self.handle = node, handle
         self.buffer = node if node.op is BUFFER else node.src[0]
         # This object holds the node, the buffer, which the node holds, too, unless it is the buffer, and the memory, as the table of
         # all memory does.
-        self._alone = (2 if node is self.buffer else 1, 2, 2)
+        self.alone = (2 if node is self.buffer else 1, 2, 2)
 
     def is_free(self) -> bool:
         """Whether no Tensor, graph, array or replay holds it, and so nobody can read it again."""
-        return owners_of_result(self) == self._alone
+        return owners_of_result(self) == self.alone
