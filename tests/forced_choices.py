@@ -59,7 +59,7 @@ def force(name: str) -> None:
     if name == "threads":  # however little there is to share
         from proofgrad import Device  # opened with what the environment says now
 
-        Device["CPU"].parallel_flops = 0
+        Device["CPU"].parallel_instructions = 0
 
 
 def main(arguments: list[str]) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from test_tiles import AVX512, kernel_of, matmul
 
+from proofgrad import Device, Tensor, TinyJit
 from proofgrad.core.compile.machine.machine import Core, FirstCache
-from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.machine.target import Source, Target
 from proofgrad.core.compile.nests.kernel_schedule import Tile
 from proofgrad.core.compile.schedule.contraction import contractions
 from proofgrad.core.compile.schedule.cost_model import (
@@ -18,7 +20,10 @@ from proofgrad.core.compile.schedule.cost_model import (
     cycles_of_tiles,
     rows_worth_a_table,
 )
-from proofgrad.core.compile.schedule.threads import flops_worth_sharing, operations_worth_sharing
+from proofgrad.core.compile.schedule.threads import (
+    instructions_worth_sharing,
+    operations_worth_sharing,
+)
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 
@@ -39,10 +44,29 @@ def test_each_number_of_a_core_is_asked_for_and_documented(name: str) -> None:
 
 
 def test_threads_share_what_takes_longer_than_sharing() -> None:
-    for vector_bytes, operations, flops in ((64, 65_536, 400_000), (32, 32_768, 200_000)):
+    for vector_bytes, operations in ((64, 65_536), (32, 32_768)):
         target = replace(AVX512, vector_bytes=vector_bytes)
         assert operations_worth_sharing(target) == operations
-        assert flops_worth_sharing(target) == flops
+        assert instructions_worth_sharing(target) == 25_000
+
+
+@pytest.mark.heuristics
+def test_a_vector_is_an_instruction_and_each_value_of_a_loop_without_vectors_is_one() -> None:
+    x = Tensor.zeros(128, 256).contiguous().realize()
+    side_by_side, one_by_one = source_of(lambda x: x * 2, x), source_of(lambda x: x.cumsum(1), x)
+    lanes = Device["CPU"].target.lanes(dtypes.float32)
+    assert side_by_side.cost_instructions == 3 * x.numel() // lanes <= side_by_side.cost_flops
+    assert one_by_one.cost_instructions >= 3 * x.numel()
+
+
+def source_of(function: Callable[[Tensor], Tensor], x: Tensor) -> Source:
+    """Of its one kernel."""
+    recorded = TinyJit(function)
+    for _ in range(2):
+        recorded(x)
+    assert recorded.captured is not None
+    (step,) = recorded.captured.plan.steps
+    return step.kernel.source
 
 
 def test_columns_are_large_beyond_half_of_the_pages_at_hand() -> None:

@@ -75,7 +75,7 @@ def start(thread):
     usual(thread)
 threading.Thread.start = start
 from proofgrad import Device, Tensor
-Device["CPU"].parallel_flops = 0
+Device["CPU"].parallel_instructions = 0
 import numpy as np
 for k in range(1, 6):
     a = (np.arange(300 * 20).reshape(300, 20) % 7 - 3).astype("float32") * k

@@ -19,7 +19,7 @@ from proofgrad.backends.cpu.replay import BRIEF_FLOPS, REPLAY_IR, Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Binary, Launch, Source
-from proofgrad.core.compile.schedule.threads import flops_worth_sharing
+from proofgrad.core.compile.schedule.threads import instructions_worth_sharing
 
 _KERNEL = (None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -33,12 +33,16 @@ class CpuBackend(Generator):
         self.threads = ThreadPool(host, thread_count(asked), self.object_code)
         super().__init__(host, self.threads.count if host.processor is None else asked)
         self.memory = Pool()
-        self.parallel_flops = flops_worth_sharing(self.target)  # fewer run in the thread that asks
+        self.parallel_instructions = instructions_worth_sharing(
+            self.target
+        )  # fewer instructions run in the thread that asks
 
     def load(self, binary: Binary) -> Launch:
         source = binary.source
         library = self.host.link(binary.data, binary.entry)
-        shares = (source.thread_size or 0) > 1 and source.cost_flops >= self.parallel_flops
+        shares = (
+            source.thread_size or 0
+        ) > 1 and source.cost_instructions >= self.parallel_instructions
         if shares and self.threads.count > 1:
             return _ParallelLaunch(self.threads, library, source)
         return _DirectLaunch(library, source)

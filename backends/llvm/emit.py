@@ -21,6 +21,7 @@ from proofgrad.backends.llvm.text import register_type
 from proofgrad.backends.llvm.two_ways import TwoWays
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
+    instruction_count,
     items_to_start,
     launch_size,
     operation_count,
@@ -48,6 +49,7 @@ def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
         cost_flops=operation_count(linear),
         program=linear,
         group_bytes=printer.kept_by_group.launch_bytes,
+        cost_instructions=instruction_count(linear, dialect.target.vector_bytes),
     )
 
 

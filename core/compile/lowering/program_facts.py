@@ -6,15 +6,27 @@ Owns: these few questions. Does not own: which Linear is legal (passes/forms.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.fragments import QUARTERS, square_of
-from proofgrad.core.ir.op_names import CONST, END, FILLED, HREDUCE, LOAD, MMA, PARAM, RANGE, STORE
+from proofgrad.core.ir.op_names import (
+    CONST,
+    END,
+    FILLED,
+    HREDUCE,
+    INDEX,
+    LOAD,
+    MMA,
+    PARAM,
+    RANGE,
+    STORE,
+)
 from proofgrad.core.ir.ops import ALU, CASTS
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-_COUNTED = ALU | CASTS | {LOAD, HREDUCE}
+_HIDDEN = ALU | CASTS
+_COUNTED = _HIDDEN | {LOAD, HREDUCE}
 
 
 def parameters(linear: UOp) -> dict[int, UOp]:
@@ -87,20 +99,38 @@ def items_to_start(linear: UOp) -> int | None:
 
 def operation_count(linear: UOp) -> int:
     """Elementwise operations, loads and stores of one run, counted by lane."""
+    return _work(linear, lambda dtype: dtype.lanes)
+
+
+def instruction_count(linear: UOp, vector_bytes: int) -> int:
+    """The same counted by register, of which a vector may take several; what addresses are made of is hidden behind them."""
+    positions = [node.src[1] for node in linear.src if node.op is INDEX]
+    hidden = frozenset(toposort(positions, lambda node: node.op in _HIDDEN))
+    width = max(1, vector_bytes)
+
+    def registers(dtype: DType) -> int:
+        return max(1, -(-dtype.lanes * dtype.scalar.itemsize // width)) if dtype.lanes > 1 else 1
+
+    return _work(linear, registers, hidden)
+
+
+def _work(
+    linear: UOp, count: Callable[[DType], int], left_out: frozenset[UOp] = frozenset()
+) -> int:
     total, repeats = 0, [1]
     for node in linear.src:
         op = node.op
         if op in _COUNTED:
-            total += repeats[-1] * node.dtype.lanes
+            total += repeats[-1] * count(node.dtype) * (op not in _HIDDEN or node not in left_out)
         elif op is MMA:  # each of its results takes in as many products as the matrices are deep
             square = square_of(node)
             depth = QUARTERS * node.arg[1] if square is None else square.steps
-            total += repeats[-1] * node.dtype.lanes * depth
+            total += repeats[-1] * count(node.dtype) * depth
         elif op is RANGE:
             size = node.src[0].arg if node.src[0].op is CONST else 1
             repeats.append(repeats[-1] * int(size))
         elif op is END:
             repeats.pop()
         elif op is STORE:
-            total += repeats[-1] * node.src[1].dtype.lanes
+            total += repeats[-1] * count(node.src[1].dtype)
     return total

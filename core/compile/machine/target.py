@@ -190,6 +190,7 @@ class Source:
     group_size: int | None = None  # items of a group that wait for each other; None: no item waits
     cost_flops: int = 0  # operations of one run, an estimate
     group_bytes: int = 0  # of memory of a group, which the text leaves to the launch
+    cost_instructions: int = 0  # the operations counted by register, an estimate
     program: UOp | None = field(default=None, compare=False, repr=False)  # the Linear it is of
 
 

@@ -147,7 +147,7 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
         "text": source.text,
         "params": [dtype.name for dtype in source.params],
         "sizes": [source.global_size, source.thread_size, source.group_size],
-        "counts": [source.cost_flops, source.group_bytes],
+        "counts": [source.cost_flops, source.group_bytes, source.cost_instructions],
         "slots": kernel.slots,
         "size": kernel.size,
         "variables": list(kernel.variables.items()),
@@ -178,7 +178,7 @@ def _read(data: dict[str, Any], backend: Backend) -> Plan:
 
 def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
     global_size, thread_size, group_size = parts["sizes"]
-    flops, group_bytes = parts["counts"]
+    flops, group_bytes, instructions = parts["counts"]
     source = Source(
         str(parts["language"]),
         str(parts["entry"]),
@@ -189,6 +189,7 @@ def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
         group_size if group_size is None else _count(group_size),
         _count(flops),
         _count(group_bytes),
+        _count(instructions),
     )
     slots = tuple([_count(slot) for slot in parts["slots"]])
     variables = {_count(slot): str(name) for slot, name in parts["variables"]}

@@ -31,9 +31,9 @@ def operations_worth_sharing(target: Target) -> int:
     return 2 * target.core.share_cycles * target.lanes(dtypes.float32)
 
 
-def flops_worth_sharing(target: Target) -> int:
-    """The same of the operations of a run, where threads may have to be woken."""
-    return 2 * target.core.wake_cycles * target.lanes(dtypes.float32)
+def instructions_worth_sharing(target: Target) -> int:
+    """The same of the instructions of a run, where threads may have to be woken."""
+    return 2 * target.core.wake_cycles
 
 
 def runs_in_order(kernel: UOp) -> bool:

@@ -42,7 +42,7 @@ def see(name, tensor):
 
 
 '''
-_THREADS = 'from proofgrad import Device\n\nDevice["CPU"].parallel_flops = 0\n'
+_THREADS = 'from proofgrad import Device\n\nDevice["CPU"].parallel_instructions = 0\n'
 
 
 def script_of(program: Program, outcome: Outcome) -> str:

@@ -113,14 +113,14 @@ def settings(wanted: dict[str, str]) -> Iterator[None]:
     """The environment of one program; forced threads share however little there is."""
     cpu: Any = Device["CPU"]
     before = {name: os.environ.get(name) for name in wanted}
-    flops = cpu.parallel_flops
+    least = cpu.parallel_instructions
     os.environ.update(wanted)
     if "threads=on" in wanted.get("CHOICES", ""):
-        cpu.parallel_flops = 0
+        cpu.parallel_instructions = 0
     try:
         yield
     finally:
-        cpu.parallel_flops = flops
+        cpu.parallel_instructions = least
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
