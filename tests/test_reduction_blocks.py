@@ -13,7 +13,7 @@ from tensors import assert_close, numbers
 from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul, moved, parameter
 
-from proofgrad import Tensor, explain
+from proofgrad import Device, Tensor, explain
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
@@ -22,7 +22,7 @@ from proofgrad.core.compile.schedule import operands
 from proofgrad.core.compile.schedule import reduction_blocks as long_rows
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
@@ -220,7 +220,8 @@ def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
     assert block_of(rows((256, 4096))) == 8
     assert block_of(rows((100, 1 << 15))) == 5
     assert block_of(rows((1 << 14, 200))) == 8  # five in a page
-    assert block_of(rows((254, 4096))) == block_of(rows((257, 4099))) == 8  # with a rest
+    for with_rest in ((254, 4096), (257, 4099), (131, 50021)):
+        assert block_of(rows(with_rest)) == 8
     assert block_of(rows((257, 4099)), Schedule(reduction_block=3)) == 3
     assert block_of(rows((256, 4096)), Schedule(reduction_block=16)) == 16
     assert block_of(rows((256, 4096)), Schedule(reduction_block=0)) == 0
@@ -228,18 +229,33 @@ def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
     for other in (
         rows((1 << 14, 64)),  # many rows in a page
         rows((16, 1 << 16)),  # too few for the sums in memory
-        rows((131, 50021)),  # a prime number, but all pages are at hand
+        rows((67, 100_003)),  # a prime number, but all pages are at hand
         rows((64, 1024)),  # they stay in the cache
         rows((256, 4096), dtypes.float16),  # memory would round the sums
     ):
         assert block_of(other) == 0
 
 
+@pytest.mark.parametrize(
+    "target", [AVX512, replace(AVX512, vector_bytes=32), replace(AVX512, threads=3)]
+)
+@pytest.mark.parametrize("columns", [50_000, 50_001, 50_021])
+def test_threads_share_rows_of_any_length(columns: int, target: Target) -> None:
+    add = summed(rows((199, columns)), target)[-1]
+    shared = choose_axes(add, target)
+    (part,) = [x for x in shared.toposort() if x.op is Ops.RANGE and x.arg[1] is AxisRole.THREAD]
+    assert part.src[0].arg == target.threads
+
+
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint64])
 @pytest.mark.parametrize("name", ["sum", "max", "prod", "mean"])
-def test_values_of_rows(kind: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", ["off", "on"])
+def test_values_of_rows(
+    kind: type, name: str, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(0)
-    monkeypatch.setenv("CHOICES", "reduction_block=8")
+    monkeypatch.setenv("CHOICES", f"reduction_block=8 threads={threads}")
+    monkeypatch.setattr(Device["CPU"], "parallel_instructions", 0)
     for shape in ((16, 20), (24, 37), (40, 3, 17), (256, 33), (13, 21), (47, 3, 17), (263, 33)):
         array = rng.integers(1, 3 if name == "prod" else 9, shape).astype(kind)
         array = (

@@ -24,8 +24,8 @@ ROWS_IN_A_PAGE = 8
 # So many blocks that reading and writing the sums counts little.
 FEWEST_BLOCKS = 4
 # Of so many times as many rows as there are pages translated at once, blocks pay even where the last one has a mask (measured: of
-# 131 rows of 50,021 they take .9 of the time on one thread, and 1.8 times as long on two, which the blocks are not shared by).
-WORTH_A_MASK = 3
+# 131 rows of 50,021 they take as long on one thread, and half as long on two; of 67 rows of 100,003 half as long again).
+WORTH_A_MASK = 1.5
 # Rows that lie apart, which together are so many times longer than the second cache.
 WORTH_CACHES = 1
 

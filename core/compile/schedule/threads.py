@@ -49,8 +49,17 @@ def loop_shared_in_order(kernel: UOp, target: Target) -> UOp | None:
     outputs = output_loops(kernel)
     if any(x.arg[0] < first and size_of(x) >= target.threads for x in outputs):
         return None
-    inner = [x for x in outputs if x.arg[0] > first and size_of(x) % target.threads == 0]
-    return inner[0] if inner else None
+    inner = [x for x in outputs if x.arg[0] > first]
+    equal = [x for x in inner if size_of(x) % target.threads == 0]
+    long = [x for x in inner if size_of(x) > (target.threads - 1) * part_of_thread(x, target)]
+    return next(iter((*equal, *long)), None)
+
+
+def part_of_thread(loop: UOp, target: Target) -> int:
+    """So much of such a loop has each thread: as much as the others, or whole vectors, and the last one what is left."""
+    size, lanes = size_of(loop), target.lanes(dtypes.float32)
+    equal = size // target.threads
+    return equal if size % target.threads == 0 else -(-size // (target.threads * lanes)) * lanes
 
 
 def operations(kernel: UOp) -> int:

@@ -23,6 +23,7 @@ from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.compile.schedule.threads import part_of_thread
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -63,10 +64,10 @@ class _Sizes:
     """How long loops are, when threads share one of them beforehand."""
 
     shared: UOp | None
-    threads: int
+    target: Target
 
     def of(self, loop: UOp) -> int:
-        return size_of(loop) // self.threads if loop is self.shared else size_of(loop)
+        return part_of_thread(loop, self.target) if loop is self.shared else size_of(loop)
 
 
 def choose_vectors(
@@ -74,13 +75,13 @@ def choose_vectors(
 ) -> tuple[tuple[Vectors, ...], Copies]:
     """The loops that run as vectors, and the one of which copies run side by side.
 
-    `shared`: a loop of which each thread takes an equal part. Loops run as vectors along which most accesses are
+    `shared`: a loop of which each thread takes a part. Loops run as vectors along which most accesses are
     contiguous, no two of which any value or register depends on. The output's own loop comes first on a tie; each
     reduction beside it may have one of its own.
     """
     if target.vector_bytes == 0 or override.vectors == ():
         return (), NO_COPIES
-    free, sizes = loops_below(kernel), _Sizes(shared, target.threads)
+    free, sizes = loops_below(kernel), _Sizes(shared, target)
     if (in_digits := _in_digits(kernel, target, override, free)) is not None:
         return in_digits
     chosen = _independent(_candidates(kernel, target, override, free, sizes), free)

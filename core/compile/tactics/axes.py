@@ -20,7 +20,11 @@ from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE
 from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
-from proofgrad.core.compile.schedule.threads import loop_shared_in_order, runs_in_order
+from proofgrad.core.compile.schedule.threads import (
+    loop_shared_in_order,
+    part_of_thread,
+    runs_in_order,
+)
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.vectors import looped_reductions, short_reductions
 from proofgrad.core.compile.schedule.warp_rows import find_warp_rows
@@ -139,7 +143,7 @@ def _shared_within_order(nest: LoopNest, target: Target, numbers: dict[int, int]
         return nest
     numbers[loop.arg[0]] = part = fresh_number(nest.graph)
     made = (NewLoop(loop.arg[0], AxisRole.THREAD), NewLoop(part))
-    return split(nest, loop, (size_of(loop) // target.threads,), made)
+    return split(nest, loop, (part_of_thread(loop, target),), made)
 
 
 def _innermost(nest: LoopNest, number: int, numbers: dict[int, int]) -> LoopNest:
