@@ -181,6 +181,12 @@ class Contraction:
         return prod(size_of(loop) for loop in (self.columns, *loops))
 
     @cached_property
+    def rows_at_once(self) -> int:
+        """The same of the rows' operand."""
+        free = loops_of(self.row_factor)
+        return prod(size_of(x) for x in (self.rows, *self.reduction.src[1:]) if x in free)
+
+    @cached_property
     def columns_lie_apart(self) -> bool:
         """Whether a vector of columns would be gathered from the operand as it lies."""
         steps = load_steps(self.column_factor, self.columns)
