@@ -173,13 +173,44 @@ def kernels_of(x: Tensor) -> list[str]:
 
 @pytest.mark.heuristics
 def test_kernel_of_a_network_compares_each_pair_once_and_in_lanes() -> None:
-    """Six layers of 4 comparators, four of 8; what is written out asks no counter which of them an element is."""
-    keys = Tensor(np.zeros((16, 64), np.int32)).realize()
-    for levels, comparators in ((range(1, 4), 24), (range(4, 5), 32)):
-        (text,) = kernels_of(networks._sorted_by(keys.reshape(1, 16, 64), levels))
+    """63 comparators sort 16, four layers of 8 merge them; what is written out asks no counter which of them an element is."""
+    keys = Tensor(np.zeros((1, 16, 64), np.int32)).realize()
+    exchanged, merged = networks._by_exchange(keys, 16), networks._merged(keys, 4, True)
+    for network, comparators in ((exchanged, 63), (merged, 32)):
+        (text,) = kernels_of(network)
         found = [len(re.findall(rf"= .*{name}", text)) for name in ("smin", "smax")]
-        assert found == [comparators, comparators]
+        assert found == [comparators, 0]
         assert "select" not in text and "load i32" not in text
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_merge_exchange_sorts_any_number_of_elements(size: int) -> None:
+    """A network that sorts all sequences of 0 and 1 sorts all sequences (Knuth 5.3.4, theorem Z)."""
+    x = (np.arange(1 << size) >> np.arange(size)[:, None] & 1).T.copy()
+    expected = np.sort(x, 1)
+    for one, other in networks._merge_exchange(size):
+        pair = x[:, [one, other]]
+        x[:, one], x[:, other] = pair.min(1), pair.max(1)
+    np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [("float32", (17, 40)), ("int64", (9, 33)), ("float16", (33, 7)), ("float32", (50, 19))],
+)
+def test_rows_that_fill_no_whole_vectors(
+    dtype: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole vectors of rows by one network, a few others by another; short rows by one kernel."""
+    monkeypatch.setattr(sorting, "RANKED_COMPARISONS", 0)
+    x = np.random.default_rng(0).integers(-30, 30, shape).astype(dtype)
+    if dtype.startswith("f"):
+        x[::3, ::5], x[1::4, 2::7], x[:, 3] = np.nan, -0.0, np.inf
+    values, positions = Tensor(x).sort(1, descending=True)
+    expected = [ordered(row, True) for row in x]
+    assert positions.tolist() == expected
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, np.array(expected), 1))
+    np.testing.assert_array_equal(Tensor(x).sort()[0].numpy(), np.sort(x, 1))
 
 
 @pytest.mark.heuristics

@@ -16,7 +16,7 @@ from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import schedule_of
 from proofgrad.core.compile.schedule.contraction import Contraction, lanes_of_sum, tiles_along
-from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE
+from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE, TRANSPOSED_ROWS
 from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
@@ -26,6 +26,7 @@ from proofgrad.core.compile.schedule.threads import (
     runs_in_order,
 )
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
+from proofgrad.core.compile.schedule.turned_loads import turned_loop
 from proofgrad.core.compile.schedule.vectors import looped_reductions, short_reductions
 from proofgrad.core.compile.schedule.warp_rows import find_warp_rows
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -96,7 +97,10 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
             loop = loop_of_number(nest.graph, numbers.get(copied.loop, copied.loop))
             nest, copied = _copies(nest, loop, copied.count), NO_COPIES
         loop = loop_of_number(nest.graph, number)
+        turned = turned_loop(nest.graph, loop, vectors.lanes, target)
         nest = _vectors(nest, loop, vectors, target, number in looped)
+        if turned is not None:
+            nest = split_in_two(nest, turned, TRANSPOSED_ROWS, AxisRole.LOOP)
     nest = _short_reductions_at_once(nest, schedule)
     return _choose_thread(nest, target) if schedule.threads else nest
 

@@ -1,11 +1,12 @@
 """Sorting networks: integers put in order by comparators, many lines side by side.
 
-Owns: the network (Batcher, Sorting networks and their applications, 1968, with all comparators in one direction), and which of its layers
+Owns: the networks (Batcher, Sorting networks and their applications, 1968, with all comparators in one direction), and which of their layers
 are one kernel. Does not own: what is compared (sorting.py).
 
-A level makes sorted blocks of twice the length: its first layer compares each element with its mirror image in the block, each other
-layer with one half as far away as the layer before. Some layers in a row only ever compare 16 elements with each other: a
-kernel reads those, compares them in registers, and writes them. The elements beside them, other lines or neighbours, are lanes.
+Short blocks are sorted by merge exchange in one kernel. A level makes sorted blocks of twice the length: its first layer compares each
+element with its mirror image in the block, each other layer with one half as far away as the layer before. Some layers in a row only
+ever compare 16 or 32 elements with each other: a kernel reads those, compares them in registers, and writes them. The elements beside
+them, other lines or neighbours, are lanes.
 
     level 3, n = 8:   0 1 2 3 4 5 6 7
                       a b c d d c b a     compared: the smaller to the left
@@ -24,19 +25,23 @@ from typing import TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import at_least, is_plain
+from proofgrad.core.ir.shapes import Shape, at_least, is_plain
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Whole
 from proofgrad.core.tensor.data.nodes import broadcast_node, reshape_node
+from proofgrad.core.tensor.methods.movement.room import shrunk
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
 # Of a kernel, at most: 16 elements fit the registers of any vector machine.
 LAYERS = 4
-# Levels of the first kernel: each of its layers doubles the views that it reads an element through, until they are written out.
-TOGETHER = 3
+# Elements of a whole row that one kernel sorts, all of them in registers or near.
+SHORT = 24
 # Levels before the last to which a length is rounded up at once, by less than a 16th of it.
 ROUNDED = 5
 # Side by side: as many as one vector has lanes, or two.
 LEAST_LINES = 16
+# Rows that fill no whole vectors are sorted by themselves where else more than one lane of so many would be empty.
+WORTH_A_REST = 8
 # To rank so few elements takes less time than Python needs to make the graph of a network.
 RANKED_COMPARISONS = 1 << 17
 # What is read and written at once, in one piece if it begins at a multiple: a line of the cache, or the widest vector.
@@ -47,22 +52,26 @@ _T = TypeVar("_T", bound=Reduction)
 def sort_lines(x: _T) -> _T:
     """Each row of a matrix of integers in order."""
     rows, size = x.shape
+    if is_plain((rows,)) and 0 < (rest := rows % _lanes(x)) < rows:
+        if (_lanes(x) - rest) * WORTH_A_REST > rows:
+            parts = x._cut(0, 0, rows - rest), x._cut(0, rows - rest, rows)
+            return sort_lines(parts[0]).contiguous().cat(sort_lines(parts[1]).contiguous(), dim=0)
     levels = (size - 1).bit_length()
     # levels at the end for which a row is one line, and no longer columns
     apart = _levels_apart(rows, size) if is_plain((rows,)) else 0
     length = _length_of_lines(size, apart)
     columns = _rounded(x, length).reshape((-1, length))
     count = columns.shape[0]
-    sorted_ = _side_by_side(columns).reshape((1, length, -1))
-    for level in _levels(0, levels - apart):
-        sorted_ = _sorted_by(sorted_, level)
-    back = sorted_._cut(1, 0, size if not apart else length)._cut(2, 0, count)
-    back = back.reshape((-1, count)).permute((1, 0))
+    sorted_ = _side_by_side(columns)
+    if length <= SHORT:
+        sorted_ = _by_exchange(sorted_, length)
+    else:
+        sorted_ = _in_sorted_blocks(sorted_, levels - apart)
     if not apart:
-        return back
-    whole = back.contiguous().reshape((rows, -1, 1))
-    for level in _levels(levels - apart, levels):
-        whole = _sorted_by(whole, level)
+        return _as_rows(sorted_, count, size)
+    whole = _as_rows(sorted_, count, length).contiguous().reshape((rows, -1, 1))
+    for level in range(levels - apart + 1, levels + 1):
+        whole = _merged(_rounded(whole, 1 << level), level, True)
     return whole.reshape((rows, -1))._cut(1, 0, size)
 
 
@@ -102,22 +111,30 @@ def least_of_lines(x: _T, count: int) -> _T:
         return least_of_lines(least_of_lines(parts, width).reshape((rows, -1)), count)
     if size <= 2 * width:
         return sort_lines(x)._cut(1, 0, count)
-    lines = _side_by_side(_rounded(x, width))
-    blocks = lines.reshape((1, *lines.shape))
-    for level in _levels(0, step):
-        blocks = _sorted_by(blocks, level)
+    blocks = _in_sorted_blocks(_side_by_side(_rounded(x, width)), step)
+    lanes = blocks.shape[2]
     while blocks.shape[1] > width:
-        pairs = _rounded(blocks, 2 * width).reshape((-1, 2, width, lines.shape[1]))
+        pairs = _rounded(blocks, 2 * width).reshape((-1, 2, width, lanes))
         least = pairs._cut(1, 0, 1).minimum(pairs._cut(1, 1, 2).flip(2))
-        blocks = _merged(least.reshape((1, -1, lines.shape[1])), step, False)
-    return blocks.reshape(blocks.shape[1:])._cut(0, 0, count)._cut(1, 0, rows).permute((1, 0))
+        blocks = _merged(least.reshape((1, -1, lanes)), step, False)
+    return _as_rows(blocks, rows, count)
 
 
 def _side_by_side(x: _T) -> _T:
     """The rows of a matrix as columns; more of them, where that many vectors are not full, so that each begins where a vector may."""
-    rows, size = x.shape
-    rest = -rows % (LINE_BYTES // x.dtype.itemsize) if is_plain((rows,)) else 0
-    return x._pad_zeros([(0, rest), (0, 0)]).permute((1, 0)).contiguous()
+    rest = -x.shape[0] % _lanes(x) if is_plain(x.shape) else 0
+    columns = x._pad_zeros([(0, rest), (0, 0)]).permute((1, 0)).contiguous()
+    return columns.reshape((1, *columns.shape))
+
+
+def _as_rows(x: _T, rows: Whole, size: int) -> _T:
+    """The first columns as the rows of a matrix, so many elements of each."""
+    return x.reshape(x.shape[1:])._cut(0, 0, size)._cut(1, 0, rows).permute((1, 0))
+
+
+def _lanes(x: _T) -> int:
+    """Elements of a line of the cache, or of the widest vector."""
+    return LINE_BYTES // x.dtype.itemsize
 
 
 def _ranked(x: _T, count: int) -> _T:
@@ -138,30 +155,24 @@ def _rounded(x: _T, multiple: int) -> _T:
     return x._pad_value(around, dtypes.max(x.dtype)) if rest else x
 
 
-def _levels(first: int, end: int) -> list[range]:
-    """The levels above `first` up to `end`, each a range; the first few, in blocks of 8, together."""
-    if first:
-        return [range(level, level + 1) for level in range(first + 1, end + 1)]
-    together = min(TOGETHER, end)
-    return [range(1, together + 1)] * bool(together) + _levels(together, end) if end else []
-
-
-def _sorted_by(x: _T, levels: range) -> _T:
-    """The middle axis, whose blocks the levels before have sorted, behind these levels."""
-    high = levels[-1]
-    x = _rounded(x, 1 << high)
-    if len(levels) == 1:
-        return _merged(x, high, True)
-    layers = [layer for level in levels for layer in _layers(level, level, True)]
-    return _kernel(x, high, 1, layers)
+def _in_sorted_blocks(x: _T, levels: int) -> _T:
+    """The middle axis in blocks of 2**levels, each of them sorted."""
+    first = min(levels, LAYERS)
+    x = _by_exchange(_rounded(x, 1 << first), 1 << first)
+    for level in range(first + 1, levels + 1):
+        x = _merged(_rounded(x, 1 << level), level, True)
+    return x
 
 
 def _merged(x: _T, level: int, mirrored: bool) -> _T:
-    """The middle axis behind the layers of a level, whose first one compares mirror images, or does not."""
-    high, kernels = level, -(-level // LAYERS)
-    for kernel in range(kernels):
-        count = -(-high // (kernels - kernel))
-        layers = _layers(count, count, mirrored and high == level)
+    """The middle axis behind the layers of a level, whose first one compares mirror images, or does not.
+
+    The first kernel takes what is left of others that are full, and so the same for all levels.
+    """
+    high = level
+    while high:
+        count = high % LAYERS or LAYERS
+        layers = _layers(count, mirrored and high == level)
         x = _kernel(x, count, 1 << high - count, layers)
         high -= count
     return x
@@ -175,10 +186,9 @@ class _Layer:
     mirrored: bool
 
 
-def _layers(level: int, count: int, mirrored: bool) -> list[_Layer]:
-    """The first layers of a level, in the order in which they are taken."""
-    digits = range(level - 1, level - count - 1, -1)
-    return [_Layer(digit, mirrored and digit == level - 1) for digit in digits]
+def _layers(count: int, mirrored: bool) -> list[_Layer]:
+    """So many layers in the order in which they are taken; `mirrored`: the first one is."""
+    return [_Layer(digit, mirrored and digit == count - 1) for digit in range(count - 1, -1, -1)]
 
 
 def _kernel(x: _T, digits: int, apart: int, layers: Iterable[_Layer]) -> _T:
@@ -189,9 +199,8 @@ def _kernel(x: _T, digits: int, apart: int, layers: Iterable[_Layer]) -> _T:
     outer, size, lanes = x.shape
     if apart * lanes == 1:  # neighbours in memory: beside them lie those of other blocks
         blocks = x.reshape((-1, 1 << digits))
-        turned = _kernel(_side_by_side(blocks).reshape((1, 1 << digits, -1)), digits, 1, layers)
-        turned = turned._cut(2, 0, blocks.shape[0]).reshape((1 << digits, -1))
-        return turned.permute((1, 0)).contiguous().reshape(x.shape)
+        turned = _kernel(_side_by_side(blocks), digits, 1, layers)
+        return _as_rows(turned, *blocks.shape).contiguous().reshape(x.shape)
     view = (outer * size // (apart << digits), *[2] * digits, apart, lanes)
     first = [_is_first(axis, view) for axis in range(digits, 0, -1)]
     node = reshape_node(x._uop, view)
@@ -200,10 +209,69 @@ def _kernel(x: _T, digits: int, apart: int, layers: Iterable[_Layer]) -> _T:
         if layer.mirrored:
             flipped.update(range(digits - layer.digit, digits + 2))
         flips = tuple([axis in flipped for axis in range(len(view))])
-        pair = (node, UOp(Ops.FLIP, x.dtype, (node,), flips))
-        ends = [UOp(op, x.dtype, pair) for op in (Ops.MIN, Ops.MAX)]
+        ends = _compared(node, UOp(Ops.FLIP, x.dtype, (node,), flips))
         node = UOp(Ops.WHERE, x.dtype, (first[layer.digit], *ends))
     return x._with(node).contiguous().reshape(x.shape)
+
+
+def _compared(one: UOp, other: UOp) -> tuple[UOp, UOp]:
+    """The smaller of two integers and the larger, which has the bits of both but for those of the smaller one.
+
+    Where vectors are widest, cores compare in one place at a time, and take bits together in others.
+    """
+    smaller = UOp(Ops.MIN, one.dtype, (one, other))
+    return smaller, UOp(Ops.XOR, one.dtype, (UOp(Ops.XOR, one.dtype, (one, other)), smaller))
+
+
+def _by_exchange(x: _T, size: int) -> _T:
+    """The middle axis in blocks of any size, each of them sorted: all comparators are written out."""
+    outer, length, lanes = x.shape
+    view = (outer * length // size, size, lanes)
+    node, (blocks, _, _) = reshape_node(x._uop, view), view
+    cuts = [((0, blocks), (k, k + 1), (0, lanes)) for k in range(size)]
+    parts = [shrunk(node, cut) for cut in cuts]
+    for k, other in _merge_exchange(size):
+        parts[k], parts[other] = _compared(parts[k], parts[other])
+    stacked = _stacked([broadcast_node(part, view) for part in parts], 0, view)
+    return x._with(stacked).contiguous().reshape(x.shape)
+
+
+def _stacked(parts: list[UOp], first: int, shape: Shape) -> UOp:
+    """Of the first part its element 0 along axis 1, of the next one its element 1, and so on, from the number of the first."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    before, behind = (
+        _stacked(parts[:half], first, shape),
+        _stacked(parts[half:], first + half, shape),
+    )
+    return UOp(Ops.WHERE, before.dtype, (_is_before(first + half, shape), before, behind))
+
+
+@lru_cache(maxsize=64)
+def _merge_exchange(size: int) -> tuple[tuple[int, int], ...]:
+    """The comparators that sort so many elements, any number of them (Knuth, The Art of Computer Programming 3, 5.2.2, Algorithm M)."""
+    found: list[tuple[int, int]] = []
+    top = 1 << max(0, (size - 1).bit_length() - 1)
+    step = top
+    while step:
+        apart, rest, until = step, 0, top
+        while True:
+            found += [(k, k + apart) for k in range(size - apart) if k & step == rest]
+            if until == step:
+                break
+            apart, rest, until = until - step, step, until // 2
+        step //= 2
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _is_before(end: int, shape: Shape) -> UOp:
+    """Whether the number along axis 1 of three is below one."""
+    size = shape[1]
+    limit = broadcast_node(UOp.const(dtypes.int32, end), (size,))
+    is_before = UOp(Ops.CMPLT, dtypes.bool, (UOp(Ops.IOTA, dtypes.int32, (), size), limit))
+    return broadcast_node(reshape_node(is_before, (1, size, 1)), shape)
 
 
 @lru_cache(maxsize=1024)
