@@ -28,6 +28,8 @@ from proofgrad.core.ir.uop import UOp
 # of its last cache does not help: virtual ones name that of all their neighbours.)
 # Measured: a chain of kernels gains from 16 MB on, one with a sum at the end from 32 MB (2 MB of cache).
 NONTEMPORAL_CACHES = 16
+# Who has these instructions gathers as fast as it reads: older processors of Intel since a remedy of 2023 do not, AMD's do not.
+_GATHERS = "avx512fp16"
 # The instructions that have the DOT of a vector of int32, by its bits.
 _HAVE_DOT = {128: "sse2", 256: "avx2", 512: "avx512bw"}
 
@@ -50,6 +52,7 @@ class Generator(Backend):
         dialect.has_avx512 = host.has("avx512vl") and host.has("avx512dq")
         dialect.has_vector_masks = host.has("avx") and not host.has("avx512f")
         dialect.has_modifiers = dialect.has_fma
+        dialect.gathers = host.has(_GATHERS)
         dialect.has_half = host.is_arm or host.has("f16c")
         wide = host.has("avx512f")
         dialect.dot_bits = frozenset([bits for bits, name in _HAVE_DOT.items() if host.has(name)])

@@ -35,6 +35,7 @@ _ASKED = (
     "avx512bw",
     "avx512dq",
     "avx512f",
+    "avx512fp16",
     "avx512vnni",
     "avxvnni",
     "avxvnniint8",

@@ -13,6 +13,9 @@ from proofgrad.core.compile.machine.target import CompileError, Target
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 
+# Elements, and vectors of how many, that x86's instructions gather; two are sooner read one by one.
+GATHERED_BYTES, GATHERED_LANES = (4, 8), 4
+
 
 @dataclass(frozen=True, slots=True)
 class ByteDot:
@@ -67,6 +70,9 @@ class Dialect:
     has_prefetch = True
     nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
     target = Target("llvm")  # its caches: what is asked for ahead of its use
+    gathers = (
+        False  # one instruction reads lanes that lie apart, sooner than they are read one by one
+    )
     has_vector_masks = False  # comparisons give ones in all bits of a lane (AVX before AVX-512)
     has_avx512 = False  # VRANGE of vectors of any width (AVX-512 DQ and VL)
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
@@ -83,6 +89,18 @@ class Dialect:
     has_extremes = False  # the larger and the smaller of two float32, or NaN, are one instruction
     narrows_to_bfloat16 = False  # float32 -> bfloat16 is an instruction
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
+
+    def is_gathered(self, dtype: DType) -> bool:
+        """Whether lanes that lie apart are read by one instruction, without a mask too."""
+        return self.gathers and dtype.itemsize in GATHERED_BYTES and dtype.lanes >= GATHERED_LANES
+
+    def is_scattered(self, dtype: DType, offsets: Sequence[int] | None) -> bool:
+        """Whether they are written so: whole registers, within a page. Beyond it each lane waits for an address of its own."""
+        if not self.is_gathered(dtype) or offsets is None:
+            return False
+        apart = (max(offsets) - min(offsets)) * dtype.itemsize
+        is_whole = dtype.lanes % self.target.lanes(dtype.scalar) == 0
+        return is_whole and apart < self.target.page_bytes
 
     def open(
         self,

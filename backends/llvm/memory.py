@@ -221,16 +221,17 @@ def _order(lanes: Sequence[int]) -> str:
 
 
 def _mask(writer: Writer, position: Position, dtype: DType) -> str:
-    """The mask as an operand `<n x i1> ...` with the lanes of `dtype`."""
-    assert position.mask is not None
+    """The mask as an operand `<n x i1> ...` with the lanes of `dtype`; of an access without one, ones."""
     bools = dtypes.bool.vec(dtype.lanes)
+    if position.mask is None:
+        return f"{register_type(bools)} splat (i1 true)"
     mask = position.mask if position.mask_lanes > 1 else writer.splat(position.mask, bools)
     return f"{register_type(bools)} {mask}"
 
 
 def _gather(writer: Writer, position: Position, dtype: DType) -> str:
     vector = memory_type(dtype)
-    if position.mask is not None:
+    if position.mask is not None or writer.dialect.is_gathered(dtype):
         operands = f"{_pointers(writer, position, dtype)}, {_mask(writer, position, dtype)}"
         intrinsic = f"@llvm.masked.gather.{_pointers_code(writer, dtype)}"
         zeros = f"{vector} zeroinitializer"
@@ -255,8 +256,14 @@ def lane_address(writer: Writer, position: Position, lane: int) -> str:
 
 
 def _pointers(writer: Writer, position: Position, dtype: DType) -> str:
-    """Operand: one pointer a lane."""
-    pointers = write_address(writer, position, position.index, position.index_dtype)
+    """Operand: one pointer a lane; of lanes that are known to be so far behind an address, from it on."""
+    if position.offsets is None:
+        pointers = write_address(writer, position, position.index, position.index_dtype)
+    else:
+        first = f"{position.pointer(writer.dialect)} {position.address}"
+        behind = ", ".join([f"i64 {offset}" for offset in position.offsets])
+        lanes = f"{memory_type(position.element)}, {first}, <{dtype.lanes} x i64> <{behind}>"
+        pointers = writer.let(f"getelementptr {lanes}", "at")
     return f"<{dtype.lanes} x {position.pointer(writer.dialect)}> align {dtype.itemsize} {pointers}"
 
 
@@ -326,7 +333,7 @@ def _store(
 
 def _scatter(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     vector = memory_type(dtype)
-    if position.mask is not None:
+    if position.mask is not None or writer.dialect.is_scattered(dtype, position.offsets):
         pointers, mask = _pointers(writer, position, dtype), _mask(writer, position, dtype)
         intrinsic = f"@llvm.masked.scatter.{_pointers_code(writer, dtype)}"
         writer.do(f"call void {intrinsic}({vector} {value}, {pointers}, {mask})")

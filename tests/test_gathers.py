@@ -1,0 +1,69 @@
+"""Lanes that lie apart in memory: gathered and scattered by one instruction where that is no slower."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_cpu_target import cpu
+
+from proofgrad import Tensor, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compiler
+
+FAST, SLOW = "sapphirerapids", "skylake-avx512"
+STEPS = [2, 7, 2000]  # elements from lane to lane; 16 of the last go beyond a page
+
+
+def text_of(value: Tensor) -> str:
+    """What LLVM is given for a value."""
+    graph = compiler().kernel_graph(UOp.sink(value.uop).replace(arg="CPU"))
+    bodies = [call.src[0] for call in graph.src if call.src[0].src[0].op is not Ops.COPY]
+    return "\n".join([s.text for body in bodies for s in compiler().sources(body, "CPU")])
+
+
+def column(kind: str) -> Tensor:
+    return Tensor(np.ones((64, 7), kind))[:, 1] * 3
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
+def test_lanes_apart_are_read_by_one_instruction(kind: str) -> None:
+    for name, is_gathered in ((FAST, True), (SLOW, False)):
+        with cpu(name):
+            assert ("@llvm.masked.gather" in text_of(column(kind))) is is_gathered, name
+
+
+@pytest.mark.parametrize("kind", ["int8", "float16"])
+def test_types_that_no_instruction_gathers_are_read_one_by_one(kind: str) -> None:
+    with cpu(FAST):
+        assert "gather" not in text_of(column(kind))
+
+
+def test_lanes_are_written_by_one_instruction_within_a_page() -> None:
+    with cpu(FAST) as machine:
+        dialect, lanes = machine.dialect, machine.target.lanes(dtypes.float32)
+        whole = dtypes.float32.vec(lanes)
+        within = [k * (machine.target.page_bytes // 4 // lanes) for k in range(lanes)]
+        assert dialect.is_scattered(whole, within)
+        assert not dialect.is_scattered(whole, [2 * offset for offset in within])
+        assert not dialect.is_scattered(dtypes.float32.vec(lanes // 2), within[: lanes // 2])
+        assert not dialect.is_scattered(whole, None)  # what is not known may be far
+
+
+def written_apart(kind: str, rows: int, step: int) -> Tensor:
+    """Rows whose elements are written as columns."""
+    target = Tensor(np.zeros((rows, step), kind)).realize()
+    target[:, 1] = Tensor(np.arange(rows).astype(kind)).realize() + 1
+    return target
+
+
+@pytest.mark.parametrize("rows", [1, 16, 67])
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int8"])
+def test_values_are_those_of_single_accesses(kind: str, rows: int) -> None:
+    for step in STEPS:
+        wanted = np.arange(rows * step).reshape(rows, step).astype(kind)
+        read = Tensor(wanted).realize()[:, 1]
+        np.testing.assert_array_equal((read * 1).numpy(), wanted[:, 1])
+        zeros = np.zeros((rows, step), kind)
+        zeros[:, 1] = np.arange(rows).astype(kind) + np.ones(rows, kind)
+        np.testing.assert_array_equal(written_apart(kind, rows, step).numpy(), zeros)
