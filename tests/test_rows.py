@@ -208,3 +208,12 @@ def test_the_windows_of_a_pool_have_no_loop() -> None:
     assert item.source is not None
     assert item.source.text.count(" = phi i64") <= 3  # images or channels, rows, columns
     np.testing.assert_array_equal(pooled.numpy(), x.numpy().reshape(1, 2, 3, 2, 3, 2).max((3, 5)))
+
+
+def test_a_value_in_many_places_of_what_is_summed_is_looked_at_once() -> None:
+    """Each line reads the one before twice: as many ways lead to the first as 2 to the power of their number."""
+    x = np.linspace(0.9, 1.1, 512 * 256, dtype=np.float32).reshape(512, 256)
+    value, wanted = Tensor(x).realize(), x
+    for _ in range(40):
+        value, wanted = value * 0.5 + value * 0.5, wanted * 0.5 + wanted * 0.5
+    np.testing.assert_allclose(value.sum(0).numpy(), wanted.sum(0), rtol=1e-5)

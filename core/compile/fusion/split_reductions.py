@@ -122,42 +122,43 @@ def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
 
 
 def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes in the order of an operand that is read once; `names` are those of the axes of `node`, or _NO_AXIS.
+    """The axes in the order of an operand that is read once; `names` are those of the axes of `node`.
 
     None where every operand is read several times, as in a matrix product.
     """
-    order = _order_with_others(node, names)
-    return None if order is None else tuple([a for a in order if a != _NO_AXIS])
+    waiting, seen = [(node, names)], set[tuple[UOp, tuple[int, ...]]]()
+    while waiting:  # the first operand first; a graph may be deep, and have a value in many places
+        asked = waiting.pop()
+        if asked in seen:
+            continue
+        seen.add(asked)
+        node, names = asked
+        match node.op:
+            case Ops.PERMUTE:
+                below = dict(zip(node.arg, names))
+                waiting.append((node.src[0], tuple([below[a] for a in range(len(names))])))
+            case Ops.EXPAND:
+                if node.shape == node.src[0].shape:
+                    waiting.append((node.src[0], names))
+            case Ops.RESHAPE if (below_it := _names_below(node, names)) is not None:
+                waiting.append((node.src[0], below_it))
+            case _ if node.op in ELEMENTWISE and node.src:
+                waiting += [(source, names) for source in reversed(node.src)]
+            case Ops.CONST:
+                pass
+            case _:
+                return tuple([a for a in names if a != _NO_AXIS])
+    return None
 
 
-def _order_with_others(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The same, with axes of size 1 that only the operand has."""
-    match node.op:
-        case Ops.PERMUTE:
-            below = dict(zip(node.arg, names))
-            return _order_with_others(node.src[0], tuple([below[a] for a in range(len(names))]))
-        case Ops.EXPAND:
-            grows = node.shape != node.src[0].shape
-            return None if grows else _order_with_others(node.src[0], names)
-        case Ops.RESHAPE:
-            old, new = node.src[0].shape, node.shape
-            kept = [name for name, size in zip(names, new) if size > 1]
-            if [n for n in old if n > 1] != [n for n in new if n > 1]:
-                return names
-            spare = iter(
-                [name for name, size in zip(names, new) if size == 1] + [_NO_AXIS] * len(old)
-            )
-            moving = iter(kept)
-            return _order_with_others(
-                node.src[0], tuple([next(moving) if n > 1 else next(spare) for n in old])
-            )
-        case _ if node.op in ELEMENTWISE and node.src:
-            orders = [_order_with_others(source, names) for source in node.src]
-            return next((order for order in orders if order is not None), None)
-        case Ops.CONST:
-            return None
-        case _:
-            return names
+def _names_below(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Of a RESHAPE that adds and drops axes of size 1 alone, the names of the axes below; _NO_AXIS: one that is there alone."""
+    old, new = node.src[0].shape, node.shape
+    if [n for n in old if n > 1] != [n for n in new if n > 1]:
+        return None
+    moving = iter([name for name, size in zip(names, new) if size > 1])
+    spare = iter([name for name, size in zip(names, new) if size == 1] + [_NO_AXIS] * len(old))
+    return tuple([next(moving) if n > 1 else next(spare) for n in old])
 
 
 def _images_at_once(contraction: UOp, whole: int, room: int) -> int | None:
