@@ -41,7 +41,7 @@ class Dialect:
     """What differs between the languages that this printer speaks."""
 
     language: str
-    signature: str  # with {name} and {arguments}
+    signature: str  # with {name}, {arguments} and, of a language that has them, {attributes}
     read_pointer: str  # with {type}
     written_pointer: str
     between_arguments: str
@@ -67,7 +67,8 @@ def emit(
     printer.divides_in_double = divides_in_double
     for node in linear.src:
         printer.print_node(node)
-    signature = dialect.signature.format(name=name, arguments=_arguments(linear, dialect))
+    words = {"arguments": _arguments(linear, dialect), "attributes": _attributes(linear.src)}
+    signature = dialect.signature.format(name=name, **words)
     text = f"{printer.functions}{signature} {{\n{printer.body}}}\n"
     return Source(
         language=dialect.language,
@@ -91,6 +92,16 @@ def _arguments(linear: UOp, dialect: Dialect) -> str:
     return dialect.between_arguments.join(pointers)
 
 
+def _attributes(nodes: Sequence[UOp]) -> str:
+    """That a kernel of vectors is written in vectors: Intel's compiler makes scalars of all others, and vectors of neighbouring items.
+
+    A tile is then no longer in registers (a product with columns under a mask takes ten times as long).
+    """
+    kinds = [n.dtype for n in nodes if n.dtype.lanes > 1 and not n.dtype.is_bool]
+    widest = max(kinds, key=lambda kind: kind.lanes * kind.scalar.itemsize, default=None)
+    return "" if widest is None else f"__attribute__((vec_type_hint({vector_type(widest)})))\n"
+
+
 def _with_head(nodes: Sequence[UOp], name: str, text: str) -> str:
     """The text of an OpenCL kernel below what it needs."""
     sizes = [n.src[0].arg for n in nodes if n.op is Ops.RANGE and n.arg[1] is AxisRole.GLOBAL]
@@ -103,7 +114,7 @@ def _with_head(nodes: Sequence[UOp], name: str, text: str) -> str:
 
 OPENCL = Dialect(
     language="opencl",
-    signature="kernel void {name}(\n    {arguments})",
+    signature="{attributes}kernel void {name}(\n    {arguments})",
     read_pointer="global const {type} *",
     written_pointer="global {type} *",
     between_arguments=",\n    ",
@@ -265,14 +276,27 @@ class _Printer:
 
     def _position(self, index: UOp) -> vector_memory.Position:
         memory, at, *mask = index.src
+        lanes = at.dtype.lanes
         return vector_memory.Position(
             memory=self._names[memory],
             space=self._space(memory),
             index=self._names[at],
-            is_gathered=at.dtype.lanes > 1,
+            lanes=tuple([self._index_of_lane(at, k) for k in range(lanes if lanes > 1 else 0)]),
             mask=self._names[mask[0]] if mask else "",
             has_mask_a_lane=bool(mask) and mask[0].dtype.lanes > 1,
         )
+
+    def _index_of_lane(self, at: UOp, number: int) -> str:
+        """Of a sum what its lane is the sum of: a vector that is made of a scalar, to be taken apart again, takes longer."""
+        if at.op is Ops.BROADCAST:
+            return self._names[at.src[0]]
+        if at.op is Ops.CONST and isinstance(at.arg, tuple):
+            return constant(at.arg[number], at.dtype.scalar)
+        if at.op is not Ops.ADD:
+            return vectors.lane(self._names[at], number)
+        terms = [self._index_of_lane(term, number) for term in at.src]
+        kinds = (at.dtype.scalar, at.dtype.scalar)
+        return _bare(expression(Ops.ADD, at.dtype.scalar, terms, kinds, self.functions))
 
     def _space(self, memory: UOp) -> str:
         if memory.op is Ops.PARAM:
@@ -295,6 +319,8 @@ class _Printer:
         if node.dtype.lanes == 1:
             self._names[node] = self._names[source]
             return
+        if not self._names[source].isidentifier() and source.op is not Ops.CONST:
+            self._declare(source, self._next_value(), self._names[source])
         text = vectors.broadcast(self._names[source], node.dtype)
         if source.op is Ops.CONST:
             self._names[node] = text

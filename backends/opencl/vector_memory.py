@@ -25,14 +25,14 @@ class Position:
     memory: str
     space: str  # the address space of the memory, as it is written
     index: str
-    is_gathered: bool  # the index is one a lane
+    lanes: tuple[str, ...] = ()  # the index of each, where they do not lie side by side
     mask: str = ""
     has_mask_a_lane: bool = False
 
 
 def load(position: Position, dtype: DType, functions: Functions) -> str:
     """The expression of a loaded vector."""
-    if position.is_gathered:
+    if position.lanes:
         loaded = _gathered(position, dtype)
     elif position.has_mask_a_lane:
         name = functions.define(*_masked_load(position, dtype, functions))
@@ -48,7 +48,7 @@ def load(position: Position, dtype: DType, functions: Functions) -> str:
 def store(position: Position, dtype: DType, value: str, functions: Functions) -> list[str]:
     """The statements that store a vector, which has a name."""
     lanes = dtype.lanes
-    if position.is_gathered:
+    if position.lanes:
         return [_lane_store(position, dtype, value, number) for number in range(lanes)]
     value = f"as_uchar{lanes}({value} & (char{lanes})(1))" if dtype.is_bool else value
     if position.has_mask_a_lane:
@@ -69,7 +69,7 @@ def _packed(dtype: DType, functions: Functions) -> str:
 
 def _lane_store(position: Position, dtype: DType, value: str, number: int) -> str:
     only = _lane_mask(position, number)
-    target = f"{position.memory}[{lane(position.index, number)}]"
+    target = f"{position.memory}[{position.lanes[number]}]"
     return f"{f'if ({only}) ' if only else ''}{target} = {lane(value, number)}{' & 1' if dtype.is_bool else ''};"
 
 
@@ -81,7 +81,7 @@ def _gathered(position: Position, dtype: DType) -> str:
     lanes = []
     for number in range(dtype.lanes):
         element, only = (
-            f"{position.memory}[{lane(position.index, number)}]",
+            f"{position.memory}[{position.lanes[number]}]",
             _lane_mask(position, number),
         )
         lanes.append(f"({only} ? {element} : {_zero(dtype)})" if only else element)

@@ -69,7 +69,8 @@ def expression(
     """The value of an elementwise op on vectors."""
     kind = src_dtypes[0]
     if op is Ops.WHERE:
-        return _select(operands[2], operands[1], operands[0], dtype)
+        condition, if_true, if_false = operands
+        return _choice(_mask(condition, dtype), if_true, if_false)
     if op is Ops.CAST:
         return _cast(operands[0], kind, dtype, functions)
     if op is Ops.BITCAST:
@@ -77,6 +78,8 @@ def expression(
     if kind.scalar not in _STORED_AS_BITS:
         if op in (Ops.CMPLT, Ops.CMPEQ):
             return _compare(op, operands, kind)
+        if kind.is_float and op in (Ops.FMA, Ops.MULACC):
+            return _rounded_once(dtype, operands, functions)
         table = _BOOL if kind.is_bool else _FLOAT if kind.is_float else _INT
         if op in table:
             return table[op](dtype, *operands)
@@ -110,7 +113,7 @@ def _width(dtype: DType) -> int:
 
 
 def _mask(text: str, dtype: DType) -> str:
-    """A vector of bools as ints of the width of `dtype`: what select() and comparisons have."""
+    """A vector of bools as ints of the width of `dtype`: what a choice takes and comparisons give."""
     if _width(dtype) == 8:
         return text
     return f"convert_{_INTS[dtype.bits]}{dtype.lanes}({text})"
@@ -121,8 +124,9 @@ def _truth(text: str, dtype: DType) -> str:
     return text if _width(dtype) == 8 else f"convert_char{dtype.lanes}({text})"
 
 
-def _select(if_false: str, if_true: str, condition: str, dtype: DType) -> str:
-    return f"select({if_false}, {if_true}, {_mask(condition, dtype)})"
+def _choice(condition: str, if_true: str, if_false: str) -> str:
+    """What select() is, which PoCL calls as a function each time."""
+    return f"({condition} ? {if_true} : {if_false})"
 
 
 def _compare(op: Ops, operands: Sequence[str], kind: DType) -> str:
@@ -174,7 +178,8 @@ def _shl(dtype: DType, x: str, y: str) -> str:
     """Amounts are taken modulo the width in OpenCL C; here a larger one gives 0."""
     amount, kind = _unsigned(y, dtype), _unsigned_type(dtype)
     shifted, zero = f"({_unsigned(x, dtype)} << {amount})", f"(({kind})(0))"
-    return _as(f"select({zero}, {shifted}, ({amount} < ({kind})({dtype.bits})))", dtype)
+    is_inside = f"({amount} < ({kind})({dtype.bits}))"
+    return _as(_choice(is_inside, shifted, zero), dtype)
 
 
 def _shr(dtype: DType, x: str, y: str) -> str:
@@ -183,7 +188,8 @@ def _shr(dtype: DType, x: str, y: str) -> str:
     if not dtype.is_unsigned:
         nearest = f"min({amount}, ({kind})({dtype.bits - 1}))"
         return f"({x} >> {_as(nearest, dtype)})"
-    return f"select((({kind})(0)), ({x} >> {amount}), ({amount} < ({kind})({dtype.bits})))"
+    is_inside = f"({amount} < ({kind})({dtype.bits}))"
+    return _choice(is_inside, f"({x} >> {amount})", f"(({kind})(0))")
 
 
 _BOOL: dict[Ops, Callable[..., str]] = {
@@ -212,8 +218,23 @@ _FLOAT: dict[Ops, Callable[..., str]] = {
     Ops.ADD: _infix("+"),
     Ops.MUL: _infix("*"),
     Ops.FDIV: _infix("/"),
-    Ops.MULACC: lambda _, x, y, z: f"fma({x}, {y}, {z})",
 }
+
+
+def _rounded_once(dtype: DType, operands: Sequence[str], functions: Functions) -> str:
+    """fma(), which PoCL calls as a function: by its compiler's own name for the instruction, where the processor has that."""
+    kind = vector_type(dtype)
+    one = "__builtin_fma" if dtype.scalar is dtypes.float64 else "__builtin_fmaf"
+    lanes = [f"{one}({', '.join([lane(x, k) for x in 'xyz'])})" for k in range(dtype.lanes)]
+    name = f"fma_{kind}"
+    text = f"""{kind} {name}({kind} x, {kind} y, {kind} z) {{
+#ifdef __FMA__
+  return ({kind})({", ".join(lanes)});
+#else
+  return fma(x, y, z);
+#endif
+}}"""
+    return f"{functions.define(name, text)}({', '.join(operands)})"
 
 
 def _float_order(op: Ops, dtype: DType, operands: Sequence[str], functions: Functions) -> str:
@@ -222,9 +243,9 @@ def _float_order(op: Ops, dtype: DType, operands: Sequence[str], functions: Func
     test, join = (">", "&") if op is Ops.MAX else ("<", "|")
     name = f"{op.name.lower()}_{kind}"
     text = f"""{kind} {name}({kind} x, {kind} y) {{
-  {kind} larger = select(y, x, x {test} y);
-  larger = select(larger, as_{kind}(as_{bits}(x) {join} as_{bits}(y)), x == y);
-  return select(larger, x + y, (x != x) | (y != y));
+  {kind} larger = x {test} y ? x : y;
+  larger = x == y ? as_{kind}(as_{bits}(x) {join} as_{bits}(y)) : larger;
+  return (x != x) | (y != y) ? x + y : larger;
 }}"""
     return f"{functions.define(name, text)}({', '.join(operands)})"
 
@@ -246,7 +267,7 @@ def _cast(text: str, source: DType, dtype: DType, functions: Functions) -> str:
         return f"convert_{target}({text})"
     name, kind = f"{dtype.name}_from_{source.name}", vector_type(source)
     is_nan = f"convert_{_INTS[dtype.bits]}{lanes}(x != x)"
-    body = f"select(convert_{target}_sat_rtz(x), ({target})(0), {is_nan})"
+    body = _choice(is_nan, f"({target})(0)", f"convert_{target}_sat_rtz(x)")
     functions.define(name, f"{target} {name}({kind} x) {{ return {body}; }}")
     return f"{name}({text})"
 

@@ -1,6 +1,6 @@
 """Memory of a group that items of one warp fill and read: a printer may leave it in their registers, and have them exchange it.
 
-Owns: which memory of a Linear is so, and whose element each item reads. Does not own: the instruction (a dialect). That a Linear is
+Owns: which memory of a Linear is so, for which that is worth it, and whose element each item reads. Does not own: the instruction (backends). That a Linear is
 right does not hang on it: it says the same of memory that the items share. That nobody waits there needs two things more, which
 `PROVE=1` shows again (verify/kernels/warps.py): item t fills element t and reads those of its own warp, and all items of the warp come to
 each load together.

@@ -1,0 +1,91 @@
+"""What compilers of OpenCL C make slow is not in the text of kernels: functions of vectors, vectors of indices, scalars of vectors."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from devices import opened
+from linear_kernels import differences, map_kernel, operand_rows, row_sum_kernel, vector_map_kernel
+
+from proofgrad import Context, Device, Tensor, schedule
+from proofgrad.backends.opencl.emit import emit
+from proofgrad.backends.opencl.runtime import OpenCLBackend
+from proofgrad.core.compile.machine.target import Source
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+
+FLOATS = (dtypes.float32,) * 3
+HINT = "__attribute__((vec_type_hint(float16)))\nkernel void"
+
+
+def texts(monkeypatch: pytest.MonkeyPatch, made: Tensor, asked: str = "") -> list[str]:
+    """The kernels that are compiled for a Tensor on CL."""
+    found: list[str] = []
+    usual = OpenCLBackend.compile
+
+    def compile_(self: OpenCLBackend, source: Source) -> object:
+        found.append(source.text)
+        return usual(self, source)
+
+    monkeypatch.setattr(OpenCLBackend, "compile", compile_)
+    with schedule(asked) if asked else Context(), Context(PLANS=0):
+        made.realize()
+    return found
+
+
+def test_kernel_of_vectors_says_that_it_is_one_and_others_do_not() -> None:
+    vectors = emit(vector_map_kernel([(Ops.ADD, dtypes.float32)], FLOATS[:2], 4), "k").text
+    assert re.search(r"^__attribute__\(\(vec_type_hint\(\w+4\)\)\)$", vectors, re.M)
+    assert "vec_type_hint" not in emit(row_sum_kernel(70, 9), "row_sum").text
+
+
+def test_widest_vector_is_named_whatever_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Tensor(np.arange(64, dtype=np.int8), device=opened("CL")).realize()
+    (text,) = texts(monkeypatch, (x.cast("float32") * 2) < 5, "vectors=0x16x1")
+    assert HINT in text
+
+
+@pytest.mark.parametrize("op", [Ops.WHERE, Ops.MAX, Ops.SHL, Ops.SHR], ids=lambda op: op.name)
+def test_vectors_are_chosen_from_without_a_function(op: Ops) -> None:
+    for dtype in (dtypes.float32, dtypes.int32, dtypes.uint32):
+        sources = (dtypes.bool, dtype, dtype) if op is Ops.WHERE else (dtype, dtype)
+        if dtype.is_float and op in (Ops.SHL, Ops.SHR):
+            continue
+        text = emit(vector_map_kernel([(op, dtype)], sources, 4), "k").text
+        assert "select(" not in text
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
+def test_fma_of_vectors_is_an_instruction_or_the_function_and_rounds_once(dtype: DType) -> None:
+    device = Device[opened("CL")]
+    if dtype not in device.target.arithmetic:
+        pytest.skip(f"the device has no {dtype.name}")
+    kernel = vector_map_kernel([(Ops.FMA, dtype)], (dtype,) * 3, 4)
+    text = emit(kernel, "k").text
+    builtin = "__builtin_fmaf" if dtype is dtypes.float32 else "__builtin_fma"
+    assert re.search(rf"#ifdef __FMA__\n  return .*{builtin}\(x.s0, y.s0, z.s0\)", text)
+    assert "#else\n  return fma(x, y, z);\n#endif" in text
+    rows = operand_rows((dtype,) * 3)
+    for made in (map_kernel, vector_map_kernel):
+        assert differences(device, [(Ops.FMA, dtype)], (dtype,) * 3, rows, made)[:5] == []
+
+
+def test_lanes_of_a_gathered_vector_are_read_beside_a_scalar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = np.random.default_rng(1).random((48, 33), dtype=np.float32)
+    turned = Tensor(x, device=opened("CL")).realize().T.contiguous()
+    (text,) = texts(monkeypatch, turned, "vectors=1x16x1")
+    np.testing.assert_array_equal(turned.numpy(), x.T)
+    assert re.search(r"data1\[\(int\)\(\(uint\)\w+ \+ 33u\)\]", text)
+    assert not re.search(r"data1\[\w+\.s", text)
+
+
+def test_lanes_stored_apart_are_beside_a_scalar(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(2).random((33, 48), dtype=np.float32)
+    turned = Tensor(x, device=opened("CL")).realize().T.contiguous()
+    (text,) = texts(monkeypatch, turned, "vectors=0x16x1")
+    np.testing.assert_array_equal(turned.numpy(), x.T)
+    assert re.search(r"data0\[\(int\)\(\(uint\)\w+ \+ 33u\)\] = ", text)
