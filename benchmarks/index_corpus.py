@@ -57,7 +57,7 @@ def simplifier() -> Callable[[UOp], UOp]:
     library = Library(load_library(), FACTS, COTANGENTS, Journal())
     (step,) = [stage.step for stage in KERNEL_STAGES if stage.name == STAGE]
     assert isinstance(step, RuleSets)
-    sets = library.rules_of(step.names)
+    sets = library.rules_of(step.used(()))
     return lambda term: Rewriter(sets, library.facts(), library.journal).rewrite(term)
 
 

@@ -27,6 +27,7 @@ from proofgrad import Device, Tensor
 from proofgrad.backends.llvm.copies import copies_of
 from proofgrad.backends.llvm.matrix_loads import Together, loads_together
 from proofgrad.backends.llvm.written_out import filled_ahead, turns_written_out
+
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.fusion import row_products
@@ -44,6 +45,7 @@ ARCHITECTURE, NAME = 90, "SM90"
 FLOAT32, MEMORY = 66.9e12, 4.8e12
 UNITS = {
     dtypes.float16: 989.5e12, dtypes.bfloat16: 989.5e12, dtypes.float64: 66.9e12,
+    dtypes.float32: 494.7e12,  # rounded to TF32
     dtypes.int8: 1979e12, dtypes.uint8: 1979e12,
 }  # fmt: skip
 CYCLES = 132 * 1.755e9
@@ -57,7 +59,9 @@ class Printer(PTXBackend):
         super().__init__(None, "nothing is run here")
         self.architecture, self.printed = ARCHITECTURE, []
         units = matrix_units(ARCHITECTURE)
-        self.target = replace(self.target, matrix_units=units, copies_ahead=True)
+        self.target = replace(
+            self.target, matrix_units=units, native=frozenset({Ops.TF32}), copies_ahead=True
+        )
 
     def emit(self, linear: UOp, name: str) -> Source:
         source = super().emit(linear, name)

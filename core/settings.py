@@ -36,6 +36,7 @@ MEANING: dict[str, str] = {
     "WINO": "1: conv2d by Winograd's law of reals, where it saves half; not exact to the bit",
     "FLUSH": "1: products of bfloat16 by units that take denormal numbers for 0 (AMX); not exact to the bit",
     "TRANSCENDENTAL": "0: exp2 and log2 of float32 by the machine's own instruction, where it has one (CUDA); not the same bits everywhere",
+    "ALLOW_TF32": "1: factors of products of float32 are rounded to 11 binary digits, as matrix units take them (CUDA); not exact to the bit",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "CHECK": "1: compare each compiled kernel with its tensor graph at sampled elements",
     "SPEC": "1: check the form after every stage",
@@ -153,6 +154,11 @@ def flushes_denormals() -> bool:
 def wants_approximate_functions() -> bool:
     """Whether functions may be the machine's own instructions, with the errors that its manual states."""
     return number("TRANSCENDENTAL", 1) == 0
+
+
+def allows_tf32() -> bool:
+    """Whether factors of products of float32 are rounded to 11 binary digits: see core/tensor/methods/linalg/rounding.py."""
+    return number("ALLOW_TF32") > 0
 
 
 def asked_of_machine() -> tuple[bool, bool]:

@@ -20,7 +20,6 @@ _INSIDE = "it belongs to the inside of tinygrad"
 ELSEWHERE: dict[str, tuple[int | str, str]] = {
     "ALL2ALL": (0, _SHARED),
     "ALLOW_DEVICE_USAGE": (1, _INSIDE),
-    "ALLOW_TF32": (0, "products are of float32"),
     "ALLREDUCE_CAST": (1, _SHARED),
     "CACHELEVEL": (2, _KEPT),
     "CAPTURE_PROCESS_REPLAY": (0, _INSIDE),

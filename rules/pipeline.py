@@ -36,6 +36,7 @@ from proofgrad.core.compile.tactics.unroll import unroll_upcasts
 from proofgrad.core.compile.tactics.variable_sizes import extend_loops, shorten_loops
 from proofgrad.core.compile.tactics.windows import deinterleave_windows
 from proofgrad.core.compile.tactics.write_windows import write_windows
+from proofgrad.core.ir.ops import Ops
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.
 FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
@@ -43,7 +44,9 @@ COTANGENTS = "cotangent"
 
 _TIDY = RuleSets(("movement", "reduce"))
 _SIMPLIFY = RuleSets(("algebra", "compare", "where", "cast", "divmod", "ranges", "reduce"))
-_LEGALISE = RuleSets(("fp8", "legalise", "algebra", "compare", "where", "cast"))
+_LEGALISE = RuleSets(
+    ("fp8", "legalise", "algebra", "compare", "where", "cast"), lacking=((Ops.TF32, "tf32"),)
+)
 
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),

@@ -164,9 +164,9 @@ def _facts() -> Any:
 @cache
 def _first_sets(ruleset: str) -> Any:
     names = next(
-        stage.step.names
+        stage.step.used(())
         for stage in KERNEL_STAGES
-        if isinstance(stage.step, RuleSets) and ruleset in stage.step.names
+        if isinstance(stage.step, RuleSets) and ruleset in stage.step.used(())
     )
     return compiler().library.rules_of(names)
 

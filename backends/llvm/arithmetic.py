@@ -168,6 +168,18 @@ def _multiply_add(
     return write_op(writer, Ops.ADD, dtype, (product, operands[2]))
 
 
+def _to_tf32(writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None) -> str:
+    """By an addition to the bits, which carries into the exponent; a NaN stays one."""
+    lost = dtypes.finfo(dtype)[1] - 10
+    whole = (dtypes.uint64 if dtype.bits == 64 else dtypes.uint32).vec(dtype.lanes)
+    (value,), floats, bits = operands, register_type(dtype), register_type(whole)
+    half, kept = literal(1 << (lost - 1), whole), literal(((1 << dtype.bits) - 1) >> lost << lost, whole)
+    total = writer.let(f"add {bits} {writer.let(f'bitcast {floats} {value} to {bits}')}, {half}")
+    rounded = writer.let(f"bitcast {bits} {writer.let(f'and {bits} {total}, {kept}')} to {floats}")
+    is_number = writer.let(f"fcmp ord {floats} {value}, {value}")
+    return writer.select(is_number, dtype, rounded, value)
+
+
 # -- division ---------------------------------------------------------------------------------------
 
 
@@ -343,6 +355,7 @@ _SPECIAL: dict[tuple[Ops, str], Callable[[Writer, Ops, DType, Sequence[str], int
         (_divide, (Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD), ("signed", "unsigned")),
         (_shift, (Ops.SHL, Ops.SHR), ("signed", "unsigned")),
         (_dot, (Ops.DOT,), ("signed", "unsigned")),
+        (_to_tf32, (Ops.TF32,), ("float",)),
     )
     for op in ops
     for family in families

@@ -137,6 +137,8 @@ class _Printer(LoopPrinter, MemoryPrinter):
         operation = _WRITERS.get(node.op)
         if operation is not None:
             operation(self, node)
+        elif node in self.rounded:
+            return
         elif node.op in ALU:
             if self.dialect.has_modifiers and (made := self._modified(node)) is not None:
                 self.registers[node] = made

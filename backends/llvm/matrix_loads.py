@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.matrix_rows import MATRICES, Row, places_of, rows_of
 from proofgrad.core.ir.fragments import GROUPS, QUARTERS, WARP, fragments_of
-from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, LOAD, MMA, MUL, RANGE
+from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, LOAD, MMA, MUL, RANGE, TF32
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -59,13 +59,25 @@ def loads_together(linear: UOp, of_group: frozenset[UOp], group: int | None) -> 
     places = places_of(linear) if products else {}
     for node in products:
         parts = fragments_of(node)
-        alone = [(x,) for x in (parts.column, *parts.rows)]
-        for loads in [parts.rows, *alone] if len(parts.rows) == 2 else alone:
+        column, *rows = [before_rounding(x) for x in (parts.column, *parts.rows)]
+        alone = [(x,) for x in (column, *rows)]
+        for loads in [tuple(rows), *alone] if len(rows) == 2 else alone:
             is_one = _is_one_each(parts.item, group) and found.keys().isdisjoint(loads)
             if is_one and all([_is_candidate(x, of_group) for x in loads]):
                 made = _together(loads, linear, places, parts.item, group, known)
                 found.update({} if made is None else dict.fromkeys(loads, made))
     return found
+
+
+def before_rounding(factor: UOp) -> UOp:
+    """What an item holds of a factor, which a unit's product rounds to TF32."""
+    return factor.src[0] if factor.op is TF32 else factor
+
+
+def rounded_by_products(linear: UOp) -> frozenset[UOp]:
+    """The roundings to TF32 that nothing but products of units takes."""
+    others = {s for n in linear.src if n.op is not MMA for s in n.src}
+    return frozenset([n for n in linear.src if n.op is TF32 and n not in others])
 
 
 def _is_one_each(item: UOp, group: int) -> bool:

@@ -13,6 +13,7 @@ from proofgrad.backends.llvm.copies import is_aligned, write_copy
 from proofgrad.backends.llvm.held import room_in_item
 from proofgrad.backends.llvm.interleave import write_interleaved
 from proofgrad.backends.llvm.lanes_off import known_lanes
+from proofgrad.backends.llvm.matrix_loads import before_rounding
 from proofgrad.backends.llvm.memory import (
     Position,
     write_address,
@@ -43,6 +44,7 @@ from proofgrad.backends.llvm.vector_tiles import write_product_of_vectors
 from proofgrad.backends.llvm.warp_registers import bits_apart, write_exchanged
 from proofgrad.core.compile.lowering.held_by_items import item_of
 from proofgrad.core.compile.machine.machine import LINE_BYTES
+from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import Fragments, fragments_of
 from proofgrad.core.ir.op_names import ACCUMULATOR
@@ -129,10 +131,12 @@ class MemoryPrinter(PrinterState):
         if parts.square is not None:
             self.registers[node] = self._product_in_item(node, parts)
             return
+        factors, types = (parts.column, *parts.rows), (parts.column.dtype.scalar, node.dtype.scalar)
+        if types[0] is dtypes.float32 and not all([x.op is Ops.TF32 for x in factors]):
+            raise CompileError("units take factors of float32 that are rounded to TF32 alone")
         before, column, *rows = [
-            self._register(s) for s in (parts.before, parts.column, *parts.rows)
+            self._register(x) for x in (parts.before, *map(before_rounding, factors))
         ]
-        types = parts.column.dtype.scalar, node.dtype.scalar
         self.registers[node] = self.dialect.product_of_fragments(
             self.writer.let, types, before, column, rows, parts.steps
         )

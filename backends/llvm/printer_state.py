@@ -14,7 +14,7 @@ from proofgrad.backends.llvm.group_memory import memory_of_group
 from proofgrad.backends.llvm.held import held_in_registers
 from proofgrad.backends.llvm.interleave import interleaved_stores
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators
-from proofgrad.backends.llvm.matrix_loads import Together, loads_together
+from proofgrad.backends.llvm.matrix_loads import Together, loads_together, rounded_by_products
 from proofgrad.backends.llvm.matrix_rows import with_rows
 from proofgrad.backends.llvm.memory import Position, masks_by_data
 from proofgrad.backends.llvm.nontemporal import nontemporal_stores
@@ -74,6 +74,7 @@ class PrinterState(ABC):
             rows = [row for made in self.together.values() for row in made.rows]
             linear = with_rows(linear, rows, self.together) if rows else linear
         self.linear = linear
+        self.rounded = rounded_by_products(linear)
         self.carried = carried_accumulators(linear)
         self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
         self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)

@@ -5,9 +5,9 @@ Owns: the order of a fragment's elements in the registers of an instruction. Doe
 
 Source: PTX ISA, "Matrix multiply-accumulate operation using mma instruction". In each of its shapes lane 4 * g + q has elements of
 rows g (and g + 8) of A, of column g of B, and of columns 2q and 2q + 1 of C, as here. Its steps are others: of m16n8k16
-those are 2q, 2q + 1, 2q + 8 and 2q + 9, of m16n8k32 4q to 4q + 3 and 4q + 16 to 4q + 19, where here an item has neighbours. A and B name their steps alike, and a sum does not
-depend on how its steps are named; so each item reads neighbours in one wide load. What an item holds for more
-steps than an instruction takes goes into several, one after the other.
+those are 2q, 2q + 1, 2q + 8 and 2q + 9, of m16n8k32 4q to 4q + 3 and 4q + 16 to 4q + 19, of m16n8k8 q and q + 4, where here an item
+has neighbours. A and B name their steps alike, and a sum does not depend on how its steps are named; so each item reads neighbours in
+one wide load. What an item holds for more steps than an instruction takes goes into several, one after the other.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from proofgrad.core.compile.machine.target import CompileError, MatrixUnit
 from proofgrad.core.ir.dtypes import DType, dtypes
 
 FIRST_ARCHITECTURE = 80
+# cvt.rna.tf32.f32: to nearest, ties away from zero. What is in the bits that are cut off is not said (PTX ISA, "cvt"): on sm_80 and
+# sm_90, as ptxas has it, half of them is added and they stay. So what it gives is for the units alone.
+ROUND = "llvm.nvvm.f2tf32.rna"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,13 @@ INSTRUCTIONS = (
     ),
     _Instruction(
         MatrixUnit(dtypes.uint8, dtypes.int32, 2, 8, word=4), "m16n8k32.row.col.u8", 4, "i32", "i32"
+    ),
+    _Instruction(
+        MatrixUnit(_F32, _F32, 2, 2, word=1, rounds=True),
+        "m16n8k8.row.col.tf32",
+        1,
+        "i32",
+        "float",
     ),
     _Instruction(MatrixUnit(_F64, _F64, 1, 1), "m8n8k4.row.col.f64", 1, "double", "double"),
 )
@@ -103,14 +113,17 @@ def write_product(
 
 def _words(let: Callable[[str], str], one: _Instruction, held: str, steps: int) -> list[str]:
     """What an item holds of a factor, in registers of the instruction."""
-    if one.elements == 1:
-        return [
-            let(f"extractelement <{steps} x {one.register}> {held}, i64 {k}") for k in range(steps)
-        ]
+    if one.unit.rounds:
+        values = [let(f"extractelement <{steps} x float> {held}, i64 {k}") for k in range(steps)]
+        return [let(f"call i32 @{ROUND}(float {value})") for value in values]
     if one.register == "i32":  # bits of elements
         bits, count = 32 // one.elements, steps // one.elements
         words = let(f"bitcast <{steps} x i{bits}> {held} to <{count} x i32>")
         return [let(f"extractelement <{count} x i32> {words}, i64 {k}") for k in range(count)]
+    if one.elements == 1:
+        return [
+            let(f"extractelement <{steps} x {one.register}> {held}, i64 {k}") for k in range(steps)
+        ]
     vector = f"<{steps} x half>"
     return [
         let(f"shufflevector {vector} {held}, {vector} poison, <2 x i32> <i32 {k}, i32 {k + 1}>")

@@ -31,6 +31,7 @@ from proofgrad.core.compile.machine.target import (
     Target,
 )
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 WIDE_BYTES = 16  # of the widest load of an item
@@ -64,6 +65,7 @@ class PTXBackend(Backend):
         self.architecture = known_architecture(capability)
         self.copies = None if driver is None else Copies(driver)
         self._compiled: dict[bytes, LoadedModule] = {}
+        units = matrix_units(self.architecture)
         self.target = Target(
             "CUDA",
             vector_bytes=WIDE_BYTES,
@@ -80,7 +82,8 @@ class PTXBackend(Backend):
             units=UNITS if driver is None else driver.units,
             lockstep=WARP,
             warp_items=WARP,
-            matrix_units=matrix_units(self.architecture),
+            matrix_units=units,
+            native=frozenset({Ops.TF32}) if units else frozenset(),
             approximate=frozenset(FUNCTIONS),
             copies_ahead=self.architecture >= COPIES_AHEAD,
             index_dtype=dtypes.int32,

@@ -259,6 +259,20 @@ def _trunc(_: DType, x: float) -> float:
     return math.copysign(float(math.trunc(x)), x) if math.isfinite(x) else x
 
 
+def _to_tf32(dtype: DType, x: float) -> float:
+    """11 binary digits, or as many as a denormal number has of these; the half goes away from 0."""
+    if not math.isfinite(x) or x == 0.0:
+        return x
+    exponent, fraction = dtypes.finfo(dtype)
+    least = 2 - (1 << (exponent - 1))
+    last = max(math.frexp(x)[1] - 1, least) - min(fraction, 10)
+    digits = math.floor(math.ldexp(abs(x), -last) + 0.5)
+    try:
+        return round_float(math.copysign(math.ldexp(digits, last), x), dtype)
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
 def _float_max(_: DType, x: float, y: float) -> float:
     if math.isnan(x) or math.isnan(y):
         return math.nan
@@ -306,6 +320,7 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.SIN: _rounded(_sin),
     Ops.COS: _rounded(_cos),
     Ops.TRUNC: _trunc,
+    Ops.TF32: _to_tf32,
     Ops.ADD: _rounded(lambda x, y: x + y),
     Ops.MUL: _rounded(lambda x, y: x * y),
     Ops.FDIV: _rounded(_divide),

@@ -102,6 +102,8 @@ class Ops(enum.IntEnum):
     DOT = enum.auto()
     # products of small matrices (Kernel, Program, Linear)
     MMA = enum.auto()
+    # factors of products at half precision
+    TF32 = enum.auto()
 
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
@@ -300,6 +302,12 @@ ELEMENTS: dict[Ops, Elementwise] = {
         " the product of the lower halves plus that of the upper ones, modulo 2**bits.",
         name="dot", commutes=True,
     ),
+    Ops.TF32: Elementwise(
+        1, FLOATS,
+        "Floats: rounded to the 11 binary digits of TF32, of two neighbours to the one further from 0, as matrix"
+        " units take factors of float32. What is too large becomes infinite. float16 and bfloat16 as they are.",
+        name="tf32", no_bounds="it may round up, beyond the bounds of its operand",
+    ),
 }  # fmt: skip
 
 
@@ -312,6 +320,8 @@ UNARY = _those(lambda row: row.arity == 1)
 BINARY = _those(lambda row: row.arity == 2)
 TERNARY = _those(lambda row: row.arity == 3)
 CASTS = frozenset({Ops.CAST, Ops.BITCAST})
+# From one format of numbers to another: what is read or stored may be the value before or after.
+CONVERSIONS = frozenset({Ops.CAST, Ops.TF32})
 ELEMENTWISE = ALU | CASTS
 COMPARE = _those(lambda row: row.gives_bool)
 COMMUTATIVE = _those(lambda row: row.commutes)

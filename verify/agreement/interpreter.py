@@ -16,7 +16,7 @@ from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits, identity, to_bits
-from proofgrad.core.ir.ops import APPROXIMATED, ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import APPROXIMATED, CONVERSIONS, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
 Column = list[Any]
@@ -171,7 +171,7 @@ def _meaning(node: UOp, as_reals: bool) -> Callable[..., Any]:
     if op is Ops.WHERE:
         return lambda truth, first, second: first if truth else second
     if as_reals and dtype.is_float:
-        if op is Ops.CAST and types[0].is_float:
+        if op in CONVERSIONS and types[0].is_float:
             return lambda value: value
         dtype = dtypes.float64
     if op in APPROXIMATED and not as_reals:  # machines compute these in their own way

@@ -71,7 +71,7 @@ class Measure:
     of: Interpretation
 
 
-_LEGALISED = ("FLOORDIV", "MOD", "CAST_OF_CODE", "NUMBER_TO_CODE", "CODE_TO_CODE")
+_LEGALISED = ("FLOORDIV", "MOD", "CAST_OF_CODE", "NUMBER_TO_CODE", "CODE_TO_CODE", "TF32")
 _CODES = frozenset({dtype.name for dtype in dtypes.fp8s})
 
 

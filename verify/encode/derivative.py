@@ -124,6 +124,7 @@ DERIVATIVES: dict[Ops, tuple[Callable[..., Sequence[Term]], Callable[..., Term]]
     Ops.FMOD: (lambda x, y: (z3.RealVal(1), -_truncated(x / y)), lambda x, y: y != 0),
     Ops.MULACC: (lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere),
     Ops.FMA: (lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere),
+    Ops.TF32: (lambda x: (z3.RealVal(1),), _everywhere),  # of the number that it rounds, as a cast
     Ops.MAX: (
         lambda x, y: (_half_at_a_tie(x > y, x == y), _half_at_a_tie(y > x, x == y)), _everywhere,
     ),
@@ -236,6 +237,7 @@ ON_REALS: dict[Ops, Callable[..., Term]] = {
     Ops.FDIV: lambda x, y: x / y,
     Ops.MULACC: lambda x, y, z: x * y + z,
     Ops.FMA: lambda x, y, z: x * y + z,
+    Ops.TF32: lambda x: x,
     Ops.EXP2: lambda x: _EXP2(x),
     Ops.LOG2: lambda x: _LOG2(x),
     Ops.SIN: lambda x: _SIN(x),

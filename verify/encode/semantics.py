@@ -304,6 +304,15 @@ def _truncated_float_remainder(x: Term, y: Term) -> Term:
     return z3.If(z3.fpIsNegative(x), z3.fpNeg(size), size)
 
 
+def _to_tf32(x: Term) -> Term:
+    """Through the format of as many exponents and 11 digits; one of no more digits has them all."""
+    sort = x.sort()
+    if sort.sbits() <= 11:
+        return x
+    short = z3.fpToFP(z3.RNA(), x, z3.FPSort(sort.ebits(), 11))
+    return z3.fpToFP(z3.RNE(), short, sort)
+
+
 _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
     Ops.NEG: z3.fpNeg,
     Ops.ADD: lambda x, y: z3.fpAdd(z3.RNE(), x, y),
@@ -313,6 +322,7 @@ _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
     Ops.POW: _uninterpreted("pow"),
     Ops.SQRT: lambda x: z3.fpSqrt(z3.RNE(), x),
     Ops.TRUNC: lambda x: z3.fpRoundToIntegral(z3.RTZ(), x),
+    Ops.TF32: lambda x: _to_tf32(x),
     Ops.FMA: lambda x, y, z: z3.fpFMA(z3.RNE(), x, y, z),
     Ops.EXP2: _uninterpreted("exp2"),
     Ops.LOG2: _uninterpreted("log2"),

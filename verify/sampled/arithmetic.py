@@ -208,6 +208,17 @@ def _mulacc(dtype: DType, x: Values, y: Values, z: Values) -> Values:
     return in_type(x * y, dtype) + z
 
 
+def _to_tf32(dtype: DType, x: Values) -> Values:
+    """By an addition to the bits, which carries into the exponent; a NaN stays one."""
+    lost = dtypes.finfo(dtype)[1] - 10
+    if lost <= 0:
+        return x
+    bits = numpy.asarray(x).view(f"u{dtype.itemsize}")
+    half = bits.dtype.type(1 << (lost - 1))
+    rounded = (bits + half) >> bits.dtype.type(lost) << bits.dtype.type(lost)
+    return numpy.where(numpy.isnan(x), x, rounded.view(x.dtype))
+
+
 # What numpy's own function gives in the type of its arguments, of floats and integers alike.
 _DIRECT: dict[Ops, Callable[..., Values]] = {
     **{
@@ -241,6 +252,7 @@ _FLOAT: dict[Ops, Callable[..., Values]] = {
     Ops.MIN: _smaller,
     Ops.MULACC: _mulacc,
     Ops.FMA: _fma,
+    Ops.TF32: _to_tf32,
 }
 
 

@@ -241,6 +241,11 @@ def _any_power(dtype: DType, value: Values, x: Sequence[Values], e: Sequence[Val
     return numpy.where(e[0] + e[1] > 0, numpy.inf, 0.0) + _function(dtype, value)
 
 
+def _to_tf32(_: DType, __: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
+    """Both ends of what x may be are rounded by as much as half a unit of 11 digits."""
+    return e[0] + 2.0**-10 * (numpy.abs(_wide(x[0])) + e[0])
+
+
 def _step(function: Callable[[Values], Values]) -> Callable[..., Values]:
     """Of a step that never goes down: exact where both ends of what x may be are on one level."""
 
@@ -278,6 +283,7 @@ _BOUNDS: dict[Ops, Callable[[DType, Values, Sequence[Values], Sequence[Values]],
     Ops.POW: _any_power,
     Ops.MULACC: _multiplied_and_added,
     Ops.FMA: _multiplied_and_added,
+    Ops.TF32: _to_tf32,
 }
 
 

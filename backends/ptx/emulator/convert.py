@@ -77,11 +77,14 @@ def _to_integer(f: Function, value: str, to: str, source: str, rounding: str) ->
 def _packed_or_tf32(f: Function, ins: Instruction, to: str, source: str, rounding: str) -> None:
     if source != "f32" or rounding not in ("rn", "rna"):
         raise Refused("only from f32, rounded to nearest")
-    if to == "tf32":  # ten bits of fraction; to nearest, ties away from zero: PTX ISA, "cvt"
+    if to == "tf32":  # ten bits of fraction; to nearest, ties away from zero: PTX ISA, "cvt". The others are as sm_80 and sm_90 leave them
         if rounding != "rna":
             raise Refused("only .rna")
-        bits = f.let(f"add i32 {f.read(ins.operands[1], 32)}, 4096")
-        f.write(ins.operands[0], f.let(f"and i32 {bits}, -8192"), "b32")
+        bits = f.read(ins.operands[1], 32)
+        size = f.call("float", "llvm.fabs.f32", ("float", f.value(ins.operands[1], source)))
+        is_number = f.let(f"fcmp olt float {size}, 0x7FF0000000000000")
+        rounded = f.let(f"add i32 {bits}, 4096")
+        f.write(ins.operands[0], f.let(f"select i1 {is_number}, i32 {rounded}, i32 {bits}"), "b32")
         return
     half = to.removesuffix("x2")
     high, low = [

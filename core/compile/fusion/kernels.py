@@ -21,7 +21,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.cost_model import COSTLY
 from proofgrad.core.compile.steps.store import below_reshape, store
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
-from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.ops import COMPARE, CONVERSIONS, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, known_below, toposort
 
@@ -61,7 +61,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     for reductions in ends.values():
         stored |= _beside_a_contraction(reductions, position)
     leads_to_reduction -= selecting
-    work = _Work(stored, consumers)
+    work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else frozenset({Ops.CAST}))
     for node in nodes:
         if node.op is Ops.EXPAND and _worth_storing(node, work, leads_to_reduction):
             work.store(_below_movement(node.src[0], stored))
@@ -95,10 +95,14 @@ def _stored_as_roots(root: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
 
 
 def _before_widening(node: UOp) -> UOp:
-    """What a float was before it was converted to a wider type: memory that is read side by side is what GPUs wait for."""
-    while node.op is Ops.CAST and node.src[0].op in _COMPUTED:
+    """What a float was before it was converted to a wider type: memory that is read side by side is what GPUs wait for.
+
+    Or before it was rounded for matrix units, which items do where they hold it.
+    """
+    while node.op in CONVERSIONS and node.src[0].op in _COMPUTED:
         narrow, wide = node.src[0].dtype, node.dtype
-        if not (narrow.is_float and wide.is_float and narrow.itemsize < wide.itemsize):
+        is_wider = narrow.is_float and wide.is_float and narrow.itemsize < wide.itemsize
+        if not (is_wider or node.op is Ops.TF32):
             break
         node = node.src[0]
     return node
@@ -242,8 +246,11 @@ class _Found(NamedTuple):
 class _Work:
     """What computing nodes without a buffer would run; found once for each, until one below it gets a buffer."""
 
-    def __init__(self, stored: set[UOp], consumers: dict[UOp, list[UOp]]) -> None:
-        self.stored, self._consumers = stored, consumers
+    def __init__(
+        self, stored: set[UOp], consumers: dict[UOp, list[UOp]], free: frozenset[Ops]
+    ) -> None:
+        """`free`: operations that count for nothing."""
+        self.stored, self._consumers, self._free = stored, consumers, free
         self._known: dict[UOp, _Found] = {}
 
     def store(self, node: UOp) -> None:
@@ -267,7 +274,7 @@ class _Work:
         )
 
     def _find(self, node: UOp) -> _Found:
-        computes = node.op in ELEMENTWISE and node.op is not Ops.CAST
+        computes = node.op in ELEMENTWISE and node.op not in self._free
         reads, is_costly = False, computes and node.op in COSTLY
         for source in node.src:
             if source in self.stored or source.op is Ops.BUFFER:
@@ -282,7 +289,7 @@ class _Work:
 def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
     """Whether windows over a padded value read it so often that asking each time costs more."""
     end = pad
-    while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT | {Ops.CAST}:
+    while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT | CONVERSIONS:
         (end,) = consumers[end]
     return elements(end.shape) >= READ_OFTEN * elements(pad.shape) > 0
 
@@ -290,7 +297,7 @@ def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
 def _as_it_is_multiplied(pad: UOp, consumers: dict[UOp, list[UOp]], target: Target) -> UOp:
     """What is stored of a padded value that is read often: on cores, which convert floats before they multiply, converted once."""
     users = consumers[pad]
-    is_converted = len(users) == 1 and users[0].op is Ops.CAST and users[0].dtype.is_float
+    is_converted = len(users) == 1 and users[0].op in CONVERSIONS and users[0].dtype.is_float
     return users[0] if is_converted and pad.dtype.is_float and target.lockstep == 1 else pad
 
 

@@ -17,12 +17,12 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.row_products import Sizes, pays, pays_in_blocks
 from proofgrad.core.compile.schedule.warp_rows import pays_in_warps
-from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
 _NONE: frozenset[UOp] = frozenset()
-_SAME_ELEMENTS = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.CAST})
+_SAME_ELEMENTS = frozenset({Ops.RESHAPE, Ops.EXPAND, *CONVERSIONS})
 
 
 def products_by_row(
@@ -188,7 +188,7 @@ def _sizes(total: UOp, weights: UOp, scores: UOp, stored: set[UOp]) -> Sizes | N
 def _is_same_along(axis: int, *factors: UOp) -> bool:
     """Whether one of some factors is expanded along an axis."""
     for factor in factors:
-        while factor.op is Ops.CAST:
+        while factor.op in CONVERSIONS:
             factor = factor.src[0]
         if factor.op is Ops.EXPAND and factor.src[0].shape[axis] == 1:
             return True

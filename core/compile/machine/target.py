@@ -51,6 +51,7 @@ class MatrixUnit:
     steps: int
     word: int = 0  # of a factor, elements side by side that a warp hands its items of rows of 16 bytes, all at once; 0: items read by themselves
     reads_across: bool = False  # and of rows that lie across the steps, not along them, too
+    rounds: bool = False  # it takes factors that were rounded to TF32
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 
 # One product of two factors, or of two words the products of their numbers.
@@ -40,9 +40,9 @@ def is_masked(term: UOp) -> bool:
     return term.op is Ops.WHERE and term.src[2].op is Ops.CONST and term.src[2].arg == 0
 
 
-def below_casts(factor: UOp) -> UOp:
+def below_conversions(factor: UOp) -> UOp:
     """What a factor is before it is converted."""
-    while factor.op is Ops.CAST:
+    while factor.op in CONVERSIONS:
         factor = factor.src[0]
     return factor
 

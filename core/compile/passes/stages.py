@@ -35,9 +35,17 @@ from proofgrad.core.rewrite.rule import Rule
 
 @dataclass(frozen=True, slots=True)
 class RuleSets:
-    """A step that applies proven rules, and nothing else, until none fires."""
+    """A step that applies proven rules, and nothing else, until none fires.
+
+    `lacking`: sets for machines that have no instruction for an operation.
+    """
 
     names: tuple[str, ...]
+    lacking: tuple[tuple[Ops, str], ...] = ()
+
+    def used(self, native: Collection[Ops]) -> tuple[str, ...]:
+        """The names of the sets that are used for a machine which prints some operations itself."""
+        return (*self.names, *[name for op, name in self.lacking if op not in native])
 
 
 class _Pass:
@@ -290,7 +298,8 @@ class _Runner:
             return root
         self.taken = ()
         match stage.step:
-            case RuleSets(names):
+            case RuleSets() as rules:
+                names = rules.used(self.context.native)
                 if names not in self.rewriters:
                     sets = self.library.rules_of(names)
                     self.rewriters[names] = Rewriter(sets, self.facts, self.library.journal)
@@ -346,7 +355,8 @@ def show_stages(stages: Sequence[Stage], sizes: dict[str, int]) -> list[tuple[st
     rows: list[tuple[str, str, str, str]] = []
     for stage in stages:
         match stage.step:
-            case RuleSets(names):
+            case RuleSets() as rules:
+                names = rules.used(())
                 what = ", ".join(f"{name} ({sizes.get(name, 0)})" for name in names)
                 rows.append((stage.makes.value, stage.name, "rules", what))
             case Tactic() | GraphTactic() | Procedure() as step:

@@ -12,7 +12,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import coefficient
-from proofgrad.core.compile.nests.sums_of_products import below_casts
+from proofgrad.core.compile.nests.sums_of_products import below_conversions
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     Contraction,
@@ -123,7 +123,7 @@ def packs_columns(
         return False
     is_transposed = transposes_columns(tile, contraction, target)
     lie_side_by_side = load_steps(factor, contraction.columns) == [1]
-    if below_casts(factor).op is not LOAD or not (lie_side_by_side or is_transposed):
+    if below_conversions(factor).op is not LOAD or not (lie_side_by_side or is_transposed):
         return False
     if override.packed:
         return True
@@ -215,7 +215,7 @@ def choose_reduction_block(
         return 0
     if override.reduction_block is None and override.staged is not None and override.staged.columns:
         return 0
-    load = below_casts(factor)
+    load = below_conversions(factor)
     lies_in_rows = load.op is LOAD and len(load.src[0].src) == 2
     if not lies_in_rows or coefficient(load.src[0].src[1], contraction.columns) != 1:
         return 0

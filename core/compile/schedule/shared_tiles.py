@@ -20,7 +20,7 @@ from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_below, loops_of
 from proofgrad.core.compile.schedule.occupancy import OTHER_WORDS, GroupShape, groups_of_unit
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import CONVERSIONS, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 # Loops of one side are taken together until they are so long: most of a tile is then inside.
@@ -127,7 +127,7 @@ def lies_in_vectors(value: UOp, loops: Sequence[UOp], lanes: int) -> bool:
 
 def kept_of(factor: UOp) -> UOp:
     """What of a factor is kept in memory of the group: conversions are made behind, of what is read there."""
-    while factor.op is Ops.CAST and factor.src[0].op in (Ops.CAST, Ops.LOAD):
+    while factor.op in CONVERSIONS and factor.src[0].op in CONVERSIONS | {Ops.LOAD}:
         factor = factor.src[0]
     return factor
 

@@ -24,7 +24,7 @@ from proofgrad.core.compile.schedule.warp_tiles import (
     WORD_BYTES,
     held_steps,
 )
-from proofgrad.core.compile.steps.mma import taken_by_unit, unit_for
+from proofgrad.core.compile.steps.mma import read_by_unit, unit_for
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
@@ -47,9 +47,9 @@ class WarpRows:
 
 
 def units_of(factors: DType, total: DType, target: Target) -> MatrixUnit | None:
-    """The unit that multiplies such factors, and adds as both products do."""
-    for unit in target.matrix_units:
-        if isinstance(unit, MatrixUnit) and (unit.factor, unit.total) == (factors, total):
+    """The unit that multiplies such factors as they are, and adds as both products do."""
+    for unit in [x for x in target.matrix_units if isinstance(x, MatrixUnit)]:
+        if (unit.factor, unit.total) == (factors, total) and not unit.rounds:
             return unit
     return None
 
@@ -175,7 +175,7 @@ def find_warp_rows(kernel: UOp, target: Target) -> WarpRows | None:
     if unit is None or any([one is not unit for one in units]):
         return None
     along = _loops_of_rows(found, scores)
-    operands = [taken_by_unit(x, unit) for n in scores for x in n.src[0].src]
+    operands = [read_by_unit(x, unit) for n in scores for x in n.src[0].src]
     are_loads = all([x.op is Ops.LOAD for x in operands])
     return WarpRows(found, unit, along) if along is not None and are_loads else None
 

@@ -26,7 +26,7 @@ from proofgrad.core.compile.schedule.shared_tiles import (
     lies_in_vectors,
     runs_along,
 )
-from proofgrad.core.compile.steps.mma import taken_by_unit, unit_for
+from proofgrad.core.compile.steps.mma import read_by_unit, unit_for
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -40,7 +40,7 @@ WORD_BYTES = 4
 # What a unit of an H100 takes a cycle, fitted to the times of 65 tiles of a product of 4096 in bfloat16 and of as many of one of 2048
 # in float64 (of the tiles that were timed it puts the best first, and one 3 % behind the best): multiply-adds by the bytes of a factor, bytes of
 # local and of far memory.
-MULTIPLY_ADDS, LOCAL_BYTES, FAR_BYTES = {1: 2730.0, 2: 1365.0, 8: 75.0}, 85.0, 20.0
+MULTIPLY_ADDS, LOCAL_BYTES, FAR_BYTES = {1: 2730.0, 2: 1365.0, 4: 682.0, 8: 75.0}, 85.0, 20.0
 # Cycles of a byte that is stored element by element, and bytes that an element counts as at least.
 ELEMENT_CYCLES, LEAST_ELEMENT = 0.06, 2.5
 # Cycles that the items of a group wait for each other in a block of steps, and for a load whose value they store; warps of which a unit begins instructions at once, and
@@ -108,7 +108,7 @@ def _may_be_unmasked(product: GroupProduct, unit: MatrixUnit, target: Target) ->
     """Whether steps beyond the end of the sum add nothing: there are none, or loads are 0 there."""
     factors = product.row_factor, product.column_factor
     is_whole = product.sizes[3] % (QUARTERS * held_steps(unit, target)) == 0
-    return is_whole or all([taken_by_unit(x, unit).op is Ops.LOAD for x in factors])
+    return is_whole or all([read_by_unit(x, unit).op is Ops.LOAD for x in factors])
 
 
 def _fits(way: WarpTile, unit: MatrixUnit, target: Target) -> bool:
@@ -165,7 +165,7 @@ def operands_of(product: GroupProduct, unit: MatrixUnit, target: Target) -> tupl
     """Of rows and of columns."""
 
     def operand(factor: UOp, side: Sequence[UOp]) -> Operand:
-        value, steps = taken_by_unit(factor, unit), product.reduction.src[1:]
+        value, steps = read_by_unit(factor, unit), product.reduction.src[1:]
         is_along = runs_along(value, steps[-1]) or not runs_along(value, side[-1])
         across = Lies.ACROSS if unit.reads_across else Lies.IN_TILES
         lies = Lies.ALONG if is_along else across

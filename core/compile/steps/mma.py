@@ -193,13 +193,24 @@ def unit_for(
 ) -> MatrixUnit | None:
     """The first of some units of warps that multiplies these factors, and adds in this type."""
     for unit in [x for x in units if isinstance(x, MatrixUnit)]:
-        are_its = all([taken_by_unit(factor, unit).dtype is unit.factor for factor in factors])
-        if are_its and unit.total is total:
+        if unit.total is total and all([_takes(unit, factor) for factor in factors]):
             return unit
     return None
+
+
+def _takes(unit: MatrixUnit, factor: UOp) -> bool:
+    taken = taken_by_unit(factor, unit)
+    return taken.dtype is unit.factor and (taken.op is Ops.TF32 or not unit.rounds)
 
 
 def taken_by_unit(factor: UOp, unit: MatrixUnit) -> UOp:
     """What a factor was before it was converted to the type of the sum, if the unit takes that."""
     is_converted = factor.op is Ops.CAST and factor.src[0].dtype is unit.factor
     return factor.src[0] if is_converted else factor
+
+
+def read_by_unit(factor: UOp, unit: MatrixUnit) -> UOp:
+    """What memory holds of a factor that a unit takes: it is rounded to TF32 where an item has it."""
+    taken = taken_by_unit(factor, unit)
+    return taken.src[0] if taken.op is Ops.TF32 else taken
+

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from proofgrad.core.compile.nests.sums_of_products import below_casts, is_masked
+from proofgrad.core.compile.nests.sums_of_products import below_conversions, is_masked
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import CONVERSIONS, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.masks import conjuncts
 
@@ -47,18 +47,18 @@ def unmasked(mask: Any, one: Any, other: Any, nothing: Any) -> Any:
 
 def _under(mask: UOp, factor: UOp) -> UOp:
     """The factor where the mask holds, else 0: before it is converted."""
-    if factor.op is Ops.CAST and factor.src[0].dtype.is_float and factor.dtype.is_float:
+    if factor.op in CONVERSIONS and factor.src[0].dtype.is_float and factor.dtype.is_float:
         return factor.with_src((_under(mask, factor.src[0]),))
     return mask.where(factor, factor.const_like(0))
 
 
 def _is_load(factor: UOp) -> bool:
-    return below_casts(factor).op is Ops.LOAD
+    return below_conversions(factor).op is Ops.LOAD
 
 
 def _is_masked_by(factor: UOp, mask: UOp) -> bool:
     """Whether a factor is a load, converted or not, of nothing where the mask does not hold."""
-    factor = below_casts(factor)
+    factor = below_conversions(factor)
     if factor.op is not Ops.LOAD or len(factor.src[0].src) < 3:
         return False
     return conjuncts(mask) <= conjuncts(factor.src[0].src[2])

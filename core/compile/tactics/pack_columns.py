@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_of
-from proofgrad.core.compile.nests.sums_of_products import below_casts
+from proofgrad.core.compile.nests.sums_of_products import below_conversions
 from proofgrad.core.compile.schedule.contraction import load_steps
 from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -28,9 +28,9 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 def pack_columns(nest: LoopNest, vector: UOp, lane: UOp) -> LoopNest:
     """Keep what the one reduction of a tiled kernel loads for its columns, the loops `vector` and `lane`, and converts."""
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
-    loaded = [n for n in toposort((reduction.src[0],)) if below_casts(n).op is Ops.LOAD]
+    loaded = [n for n in toposort((reduction.src[0],)) if below_conversions(n).op is Ops.LOAD]
     loaded = [n for n in loaded if lane in loops_of(n)]
-    if len({below_casts(n) for n in loaded}) != 1:
+    if len({below_conversions(n) for n in loaded}) != 1:
         return nest
     column, number = loaded[-1], fresh_number(nest.graph)  # behind its conversions
     free = loops_of(column)

@@ -34,7 +34,7 @@ from proofgrad.core.compile.steps.divide_once import divide_once
 from proofgrad.core.compile.steps.keep_in_item import keep_in_item
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
-from proofgrad.core.compile.steps.mma import mma, taken_by_unit
+from proofgrad.core.compile.steps.mma import mma, read_by_unit
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.compile.steps.run_as import run_as
@@ -79,7 +79,7 @@ class _Parts:
         self.steps = steps_at_once(sizes, self.unit, target)
         self.width = _width(rows, target)
         self.values_lie_across = _values_lie_across(rows)
-        value = taken_by_unit(_values_of(rows), rows.unit)
+        value = read_by_unit(_values_of(rows), rows.unit)
         self.width_of_values = width_of(value, [rows.found.columns], target)
         self.block, self.warp, self.row = [NewLoop(number + k) for k in range(3)]
         self.group, self.column = number + 3, NewLoop(number + 4)
@@ -104,7 +104,7 @@ def _width(rows: WarpRows, target: Target) -> int:
     (score,) = [n for n in sums_of_scores(rows.found.weights) if rows.found.keys in loops_of(n)]
     (factor,) = [x for x in score.src[0].src if rows.found.keys in loops_of(x)]
     lanes = target.lanes(rows.unit.factor)
-    is_wide = lies_in_vectors(taken_by_unit(factor, rows.unit), score.src[1:], lanes)
+    is_wide = lies_in_vectors(read_by_unit(factor, rows.unit), score.src[1:], lanes)
     return lanes if is_wide else 1
 
 
@@ -241,7 +241,7 @@ def _reduction_over(nest: LoopNest, loop: UOp) -> UOp:
 
 def _factors(total: UOp, part: _Parts) -> tuple[UOp, UOp]:
     """The weights and the values that the last sum multiplies, as the unit takes them."""
-    one, other = [taken_by_unit(x, part.unit) for x in total.src[0].src]
+    one, other = [read_by_unit(x, part.unit) for x in total.src[0].src]
     return (one, other) if part.rows[-1] in loops_of(one) else (other, one)
 
 
@@ -262,7 +262,7 @@ def _scores_by_units(
     score = _score_along(nest.graph, row)
     (factor,) = [x for x in score.src[0].src if column in loops_of(x)]
     *outer, steps = score.src[1:]
-    value = taken_by_unit(factor, part.unit)
+    value = read_by_unit(factor, part.unit)
     nest = kept_by_group(nest, value, [*outer, *tiles, column, steps], part.items, part.width)
     return _by_unit(nest, _score_along(nest.graph, row), own, steps)
 

@@ -35,7 +35,7 @@ from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
-from proofgrad.core.compile.steps.mma import mma, taken_by_unit
+from proofgrad.core.compile.steps.mma import mma, read_by_unit
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
@@ -74,7 +74,7 @@ def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNes
         nest = _split_side(nest, loop, made, operand, part)
     nest = as_groups(nest, (*product.others, row, column), part.group.number)
     for operand, side in zip(operands, sides):
-        value = taken_by_unit(_reduction(nest).src[0].src[operand.factor], unit)
+        value = read_by_unit(_reduction(nest).src[0].src[operand.factor], unit)
         nest = _kept(nest, value, side, operand, part)
     nest = _by_units(nest, part)
     return filled_ahead(nest, step, schedule.ahead) if schedule.ahead else nest
@@ -206,8 +206,8 @@ def _by_units(nest: LoopNest, part: _Parts) -> LoopNest:
     """The sum over the steps that are kept as an MMA; warps along rows and columns as one loop of them."""
     inner = part.loop(part.step)
     if len(part.steps) > 1:
-        piece, quarter, element = [part.loop(one) for one in part.steps]
-        nest = collapse(nest, (quarter, piece, element), part.step)
+        piece, quarter, *element = [part.loop(one) for one in part.steps]
+        nest = collapse(nest, (quarter, piece, *element), part.step)
     reduction = _reduction(nest)
     if len(reduction.src) > 2:
         nest = reduce_inside(nest, reduction, (inner,))
@@ -234,7 +234,7 @@ def _reduction(nest: LoopNest) -> UOp:
 class _Parts:
     """The loops of a group's tile: steps; warps, tiles of a warp, and rows or columns of a tile.
 
-    `steps`: those as they lie: pieces of 16 bytes, words of a piece, elements of a word, where a warp hands out words; else one loop.
+    `steps`: those as they lie: pieces of 16 bytes, words of a piece, elements of a word if there are several, where a warp hands out words; else one loop.
     """
 
     def __init__(self, number: int, tile: WarpTile, unit: MatrixUnit, steps: int) -> None:
@@ -256,8 +256,8 @@ class _Parts:
         }
         self.steps: tuple[NewLoop, ...] = (self.step,)
         if unit.word:
-            sizes = steps // unit.word, QUARTERS, unit.word
-            self.steps = tuple([NewLoop(number + 8 + k, AxisRole.REDUCE) for k in range(3)])
+            sizes = [steps // unit.word, QUARTERS, *([unit.word] if unit.word > 1 else [])]
+            self.steps = tuple([NewLoop(number + 8 + k, AxisRole.REDUCE) for k in range(len(sizes))])
             self.sizes.update(zip(self.steps, sizes))
 
     def side(self, number: int, as_it_lies: bool) -> tuple[NewLoop, ...]:

@@ -17,6 +17,11 @@ from proofgrad.core.tensor.data.nodes import broadcast_shapes
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, promote
 from proofgrad.core.tensor.methods.base import check_same_device
 from proofgrad.core.tensor.methods.linalg.contraction_order import contraction_order, letters_left
+from proofgrad.core.tensor.methods.linalg.rounding import (
+    are_rounded,
+    rounded,
+    with_rounded_gradient,
+)
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
 _T = TypeVar("_T", bound=Reduction)
@@ -37,18 +42,24 @@ def sum_by_letters(formula: str, operands: Sequence[Any], dtype: DType | str | N
         result = promote(result, operand.dtype)
     result = result if dtype is None else as_dtype(dtype)
     wide = accumulation_dtype(result)
+    is_rounded = are_rounded(wide, *[operand.dtype for operand in operands])
     parts, letters = [], []
     for operand, named in zip(operands, names):
         part, own = _diagonals(operand.cast(wide), named)
         parts.append(part)
         letters.append(own)
     sizes = _sizes(formula, parts, letters)
-    total = _contracted(parts, letters, wanted, sizes, wide)
+    total = _contracted(parts, letters, wanted, sizes, wide, is_rounded)
     return total.cast(result).expand(tuple([sizes[letter] for letter in wanted]))
 
 
 def _contracted(
-    parts: list[Any], letters: list[str], wanted: str, sizes: dict[str, Any], dtype: DType
+    parts: list[Any],
+    letters: list[str],
+    wanted: str,
+    sizes: dict[str, Any],
+    dtype: DType,
+    is_rounded: bool,
 ) -> Any:
     """The product of all operands with the axes `wanted`, the others summed over, in the cheapest order."""
     for k, (part, own) in enumerate(zip(parts, letters)):
@@ -60,7 +71,7 @@ def _contracted(
         parts = [part for k, part in enumerate(parts) if k not in pair]
         letters = [named for k, named in enumerate(letters) if k not in pair]
         left = letters_left([own, others], letters, wanted)
-        parts.append(_product(one, own, other, others, left, dtype))
+        parts.append(_product(one, own, other, others, left, dtype, is_rounded))
         letters.append(left)
     return _aligned(parts[0], letters[0], wanted)
 
@@ -73,12 +84,23 @@ def _summed(part: Any, own: str, left: str, dtype: DType) -> Any:
     return part.any(axes) if dtype.is_bool else part.sum(axes, dtype=dtype)
 
 
-def _product(one: Any, own: str, other: Any, others: str, left: str, dtype: DType) -> Any:
-    """The product of two operands, summed over the axes that are not `left`, whose order the result has."""
+def _product(
+    one: Any, own: str, other: Any, others: str, left: str, dtype: DType, is_rounded: bool
+) -> Any:
+    """The product of two operands, summed over the axes that are not `left`, whose order the result has.
+
+    `is_rounded`: of matrices, whose rows and columns it has, the factors are rounded.
+    """
     order = left + "".join([x for x in dict.fromkeys(own + others) if x not in left])
+    is_rounded &= not set(left) <= set(own) and not set(left) <= set(others) and order != left
+    if is_rounded:
+        one, other = rounded(one), rounded(other)
     x, y = _aligned(one, own, order), _aligned(other, others, order)
     axes = tuple(range(len(left), len(order)))
-    return sum_of_products(x, y, dtype, axes) if axes else x * y
+    if not axes:
+        return x * y
+    total = sum_of_products(x, y, dtype, axes)
+    return with_rounded_gradient(total) if is_rounded else total
 
 
 def _letters(formula: str, operands: Sequence[Any]) -> tuple[list[str], str]:

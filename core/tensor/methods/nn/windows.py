@@ -23,6 +23,11 @@ from proofgrad.core.tensor.methods.base import check_same_device
 from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
 from proofgrad.core.tensor.methods.linalg.products import sum_of_products
+from proofgrad.core.tensor.methods.linalg.rounding import (
+    are_rounded,
+    rounded,
+    with_rounded_gradient,
+)
 from proofgrad.core.tensor.methods.nn.layers import with_bias
 from proofgrad.core.tensor.methods.nn.pools import with_gradient_of_pool
 from proofgrad.core.tensor.methods.nn.strided import (
@@ -129,6 +134,9 @@ class Windows(LinearAlgebra):
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
         if settings.wants_winograd() and {*steps, *holes} == {1} and takes_winograd(x, w):
             y = correlated_by_law(x, w, groups)
+        elif are_rounded(wide, self.dtype, weight.dtype):
+            y = rounded(x)._correlated(rounded(w), groups, steps, holes)
+            y = with_rounded_gradient(y)
         else:
             y = x._correlated(w, groups, steps, holes)
         line = None if bias is None else bias.reshape((1, -1) + (1,) * axes)
@@ -251,11 +259,16 @@ class Windows(LinearAlgebra):
         (steps, holes), axes = apart, self.ndim - 2
         result = promote(self.dtype, weight.dtype)
         wide = accumulation_dtype(result)
-        y: Self = transposed_with_gradient(self.cast(wide), weight.cast(wide), groups, steps, holes)
+        x, w = self.cast(wide), weight.cast(wide)
+        if are_rounded(wide, self.dtype, weight.dtype):
+            whole: Self = transposed_with_gradient(rounded(x), rounded(w), groups, steps, holes)
+            y: Self = with_rounded_gradient(whole)
+        else:
+            y = transposed_with_gradient(x, w, groups, steps, holes)
         around = []
         for k, (before, after) in enumerate(padding_pairs(padding, axes)):
-            whole = (self.shape[2 + k] - 1) * steps[k] + holes[k] * (weight.shape[2 + k] - 1) + 1
-            around.append((-before, whole - after + extra[k] - y.shape[2 + k]))
+            reach = (self.shape[2 + k] - 1) * steps[k] + holes[k] * (weight.shape[2 + k] - 1) + 1
+            around.append((-before, reach - after + extra[k] - y.shape[2 + k]))
         y = y._pad_zeros([(0, 0), (0, 0), *around])
         line = None if bias is None else bias.reshape((1, -1) + (1,) * axes)
         return with_bias(y, line, result)
