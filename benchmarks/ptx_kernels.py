@@ -27,7 +27,6 @@ from proofgrad import Device, Tensor
 from proofgrad.backends.llvm.copies import copies_of
 from proofgrad.backends.llvm.matrix_loads import Together, loads_together
 from proofgrad.backends.llvm.written_out import filled_ahead, turns_written_out
-
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.fusion import row_products

@@ -13,19 +13,25 @@ from typing import Any
 
 from proofgrad.core.compile.machine.target import Backend
 from proofgrad.core.compile.math.transcendental import EXPANSIONS
+from proofgrad.core.compile.passes.stages import RuleSets
 from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
 from proofgrad.core.ir.ops import BINARY, CASTS, COMPARE, ELEMENTS, UNARY, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.rules.pipeline import KERNEL_STAGES
 
 _LANES = 4
+# Operations that rules write in others, for machines that do not print them.
+BY_RULES = frozenset(
+    [op for s in KERNEL_STAGES if isinstance(s.step, RuleSets) for op, _ in s.step.lacking]
+)
 
 
 def ops_of(dtype: DType) -> list[Ops]:
     """The ALU ops that a backend prints for `dtype`, in a stable order."""
     loose = {Ops.MULACC} if dtype.is_float else set()  # once or twice rounded: not to the bit
     mine = {op for op, row in ELEMENTS.items() if dtype.kind in row.kinds}
-    return sorted(mine - EXPANSIONS.keys() - loose)
+    return sorted(mine - EXPANSIONS.keys() - BY_RULES - loose)
 
 
 def edge_values(dtype: DType) -> list[Any]:

@@ -170,6 +170,16 @@ def _round_float(x: Array, precision: int, least: int, greatest: int) -> Array:
     return np.where(np.isfinite(exact), rounded, exact)
 
 
+def _to_tf32(x: Array) -> Array:
+    """Half a unit of 11 digits added to the size, and what is behind the digits cut off."""
+    exact = np.asarray(x).astype(np.longdouble)
+    _, exponent = np.frexp(exact)
+    unit = np.maximum(exponent - 1, {2: -14, 4: -126, 8: -1022}[x.itemsize]) - 10
+    with np.errstate(all="ignore"):
+        size = np.ldexp(np.floor(np.ldexp(np.abs(exact), -unit) + 0.5), unit)
+        return np.where(np.isfinite(exact), np.copysign(size, exact), exact)
+
+
 def _truncdiv(x: Array, y: Array) -> Array:
     floor = np.floor_divide(x, y)
     inexact = (y != 0) & (np.mod(x, y) != 0) & ((x < 0) != (y < 0))
@@ -247,6 +257,7 @@ _ALU: dict[Ops, Callable[..., Array]] = {
     Ops.MULACC: lambda x, y, z: x * y + z,
     Ops.FMA: fma,
     Ops.DOT: _dot,
+    Ops.TF32: _to_tf32,
 }
 
 assert set(_ALU) | {Ops.CAST, Ops.BITCAST, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ} == ELEMENTWISE

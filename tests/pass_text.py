@@ -161,9 +161,9 @@ def _run(case: Case, graph: UOp, names: dict[str, UOp]) -> UOp | str:
             stage, target = PASSES[found[1]], TARGETS[found[2] or "PLAIN"]
             override = read_schedule(found[3]) if found[3] else AUTOMATIC
             if isinstance(stage.step, RuleSets):
-                return Rewriter(known.rules_of(stage.step.used(target.native)), facts, known.journal).rewrite(
-                    graph
-                )
+                return Rewriter(
+                    known.rules_of(stage.step.used(target.native)), facts, known.journal
+                ).rewrite(graph)
             context = Context(target, facts, override)
             if isinstance(stage.step, Tactic):
                 nests = stage.step(lowered(graph, facts, target), context)

@@ -11,6 +11,7 @@ from proofgrad.backends.ptx.dialect import PTXDialect
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "check-kernels.md"
 FAULT, VALUES = "CallFailed", "other values"  # the emulated GPU is lost; the results are wrong
+REFUSED = "CompileError"  # by the printer
 BOTH = ["PROVE=1", "CHECK=1"]
 
 FOUND: dict[str, list[str]] = {
@@ -39,14 +40,17 @@ FOUND: dict[str, list[str]] = {
         *BOTH,
         f"the emulator: {VALUES}",
     ],
+    "a product of matrices takes rows that are not rounded": [f"the emulator: {REFUSED}"],
     "registers of a fragment are exchanged": [f"the emulator: {VALUES}"],
+    "registers of a rounded fragment are exchanged": [f"the emulator: {VALUES}"],
+    "a fragment is not rounded": [f"the emulator: {VALUES}"],
     "rows that items give lie further behind": [f"the emulator: {FAULT}"],
     "rows along the sum that items give lie further behind": [f"the emulator: {FAULT}"],
     "rows along the sum are read as if they lay across it": [f"the emulator: {VALUES}"],
 }
 
 
-@pytest.mark.parametrize("program", ["map", "rows", "product", "columns"])
+@pytest.mark.parametrize("program", ["map", "rows", "product", "columns", "rounded"])
 def test_program_without_a_fault_is_right_for_all_checks(
     program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +82,7 @@ def test_page_has_a_row_for_each_fault() -> None:
     text = PAGE.read_text()
     for fault, found in FOUND.items():
         run = [one for one in found if one.startswith("the emulator")]
-        words = {FAULT: "lost", VALUES: "other values"}
+        words = {FAULT: "lost", VALUES: "other values", REFUSED: "refused"}
         told = words[run[0].rpartition(": ")[2]] if run else "no"
         row = [fault, *["yes" if name in found else "no" for name in BOTH], told]
         assert f"| {' | '.join(row)} |" in text

@@ -245,6 +245,7 @@ def test_an_old_gpu_has_no_units() -> None:
     assert {unit.factor for unit in matrix_units(80)} == {
         dtypes.float16,
         dtypes.bfloat16,
+        dtypes.float32,
         dtypes.float64,
         dtypes.int8,
         dtypes.uint8,

@@ -173,7 +173,10 @@ def _to_tf32(writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: 
     lost = dtypes.finfo(dtype)[1] - 10
     whole = (dtypes.uint64 if dtype.bits == 64 else dtypes.uint32).vec(dtype.lanes)
     (value,), floats, bits = operands, register_type(dtype), register_type(whole)
-    half, kept = literal(1 << (lost - 1), whole), literal(((1 << dtype.bits) - 1) >> lost << lost, whole)
+    half, kept = (
+        literal(1 << (lost - 1), whole),
+        literal(((1 << dtype.bits) - 1) >> lost << lost, whole),
+    )
     total = writer.let(f"add {bits} {writer.let(f'bitcast {floats} {value} to {bits}')}, {half}")
     rounded = writer.let(f"bitcast {bits} {writer.let(f'and {bits} {total}, {kept}')} to {floats}")
     is_number = writer.let(f"fcmp ord {floats} {value}, {value}")

@@ -57,6 +57,7 @@ def loads_together(linear: UOp, of_group: frozenset[UOp], group: int | None) -> 
         return found
     known: dict[UOp, _Values | None] = {}
     places = places_of(linear) if products else {}
+    unprinted = rounded_by_products(linear) if products else frozenset[UOp]()
     for node in products:
         parts = fragments_of(node)
         column, *rows = [before_rounding(x) for x in (parts.column, *parts.rows)]
@@ -64,7 +65,7 @@ def loads_together(linear: UOp, of_group: frozenset[UOp], group: int | None) -> 
         for loads in [tuple(rows), *alone] if len(rows) == 2 else alone:
             is_one = _is_one_each(parts.item, group) and found.keys().isdisjoint(loads)
             if is_one and all([_is_candidate(x, of_group) for x in loads]):
-                made = _together(loads, linear, places, parts.item, group, known)
+                made = _together(loads, linear, places, parts.item, group, known, unprinted)
                 found.update({} if made is None else dict.fromkeys(loads, made))
     return found
 
@@ -115,10 +116,11 @@ def _together(
     item: UOp,
     group: int,
     known: dict[UOp, _Values | None],
+    unprinted: frozenset[UOp],
 ) -> Together | None:
     """None: a load gives other elements than an instruction does, or one may not wait for the other."""
     at = [places[load] for load in loads]
-    between = linear.src[min(at) : max(at) + 1]
+    between = [n for n in linear.src[min(at) : max(at) + 1] if n not in unprinted]
     if not _may_wait(loads, between):
         return None
     word = _word(loads[0])

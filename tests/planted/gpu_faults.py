@@ -126,6 +126,11 @@ def neighbours_column(linear: UOp) -> UOp:
     return _other_products(linear, change)
 
 
+def rows_as_they_are(linear: UOp) -> UOp:
+    """A product of matrices takes rows of float32 that nothing has rounded."""
+    return _other_products(linear, lambda src: (*src[:3], *[row.src[0] for row in src[3:]]))
+
+
 ORDER: dict[str, tuple[str, Change]] = {
     "an item loads its neighbour's element": ("map", neighbour),
     "two items store to one position": ("map", overlapping),
@@ -141,6 +146,7 @@ ORDER: dict[str, tuple[str, Change]] = {
         "columns",
         neighbours_column,
     ),
+    "a product of matrices takes rows that are not rounded": ("rounded", rows_as_they_are),
 }
 
 # -- in the printer -----------------------------------------------------------------------------
@@ -180,6 +186,23 @@ def _words_exchanged(
     return write_product(let, types, before, column, rows[::-1], steps)
 
 
+def _not_rounded(
+    self: PTXDialect,
+    let: Callable[[str], str],
+    types: tuple[DType, DType],
+    before: str,
+    column: str,
+    rows: Sequence[str],
+    steps: int,
+) -> str:
+    """The bits of a float32 go to the unit, which does not look at the last of them."""
+
+    def bits(text: str) -> str:
+        return let(re.sub(r"call i32 @\S*tf32\S*\(float (\S+)\)", r"bitcast float \1 to i32", text))
+
+    return write_product(bits, types, before, column, rows, steps)
+
+
 def _other_rows(
     self: PTXDialect, let: Callable[[str], str], address: str, is_across: bool
 ) -> list[str]:
@@ -202,6 +225,12 @@ PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
     "the number of an item is that in its block": ("map", "work_item", _wrong_item),
     "shared memory is half as large": ("rows", "memory_of_group", _half_memory),
     "registers of a fragment are exchanged": ("product", "product_of_fragments", _words_exchanged),
+    "registers of a rounded fragment are exchanged": (
+        "rounded",
+        "product_of_fragments",
+        _words_exchanged,
+    ),
+    "a fragment is not rounded": ("rounded", "product_of_fragments", _not_rounded),
     "rows that items give lie further behind": ("columns", "load_matrices", _other_rows),
     "rows along the sum that items give lie further behind": (
         "product",
@@ -253,6 +282,12 @@ def computed(program: str) -> tuple[np.ndarray, np.ndarray]:
         with schedule("warps=1x1x1x1"):
             product = (y @ y.T).realize()
         return product.cast(dtypes.float32).numpy(), (x @ x.T).astype(np.float16)
+    if program == "rounded":  # to 1025 / 1024, of which all sums are exact; of few, for of many nothing is known
+        signs, x = np.where(x < 0, np.float32(-1), np.float32(1))[:, :32], x[:, :32]
+        y = Tensor(signs * np.float32(1 + 2**-11), device=DEVICE).realize()
+        with schedule("warps=1x1x1x1"), Context(ALLOW_TF32=1):
+            product = (y @ given[:, :32].T).realize()
+        return product.numpy(), (signs * np.float32(1 + 2**-10)) @ x.T
     if program == "map":
         return (given * 3 + 1).numpy(), x * 3 + 1
     with schedule(f"group={GROUP}"):

@@ -14,7 +14,7 @@ from math import prod
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
-from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import COMMUTATIVE, CONVERSIONS, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.loops import LoopMap, common_loops, guesses, map_by_position, shortest
 from proofgrad.verify.kernels.orders import map_by_values
@@ -376,7 +376,7 @@ class Matcher:
 
     def _is_nothing(self, factor: UOp, given: Given) -> bool:
         """Whether a factor is what is loaded, or chosen, under a false mask, which is 0 in every type."""
-        while factor.op is Ops.CAST:
+        while factor.op in CONVERSIONS:
             factor = factor.src[0]
         if is_masked(factor):
             return self._never((*given, factor.src[0]))

@@ -77,7 +77,9 @@ def _to_integer(f: Function, value: str, to: str, source: str, rounding: str) ->
 def _packed_or_tf32(f: Function, ins: Instruction, to: str, source: str, rounding: str) -> None:
     if source != "f32" or rounding not in ("rn", "rna"):
         raise Refused("only from f32, rounded to nearest")
-    if to == "tf32":  # ten bits of fraction; to nearest, ties away from zero: PTX ISA, "cvt". The others are as sm_80 and sm_90 leave them
+    if (
+        to == "tf32"
+    ):  # ten bits of fraction; to nearest, ties away from zero: PTX ISA, "cvt". The others are as sm_80 and sm_90 leave them
         if rounding != "rna":
             raise Refused("only .rna")
         bits = f.read(ins.operands[1], 32)

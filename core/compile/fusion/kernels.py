@@ -29,6 +29,7 @@ from proofgrad.core.ir.uop import UOp, known_below, toposort
 READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 _COMPUTED = ELEMENTWISE | {Ops.REDUCE_AXIS}
+_ALL_MOVED = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})  # the same elements, each once
 
 
 def cut_into_kernels(program: TensorProgram, context: Context) -> TensorProgram:
@@ -97,8 +98,12 @@ def _stored_as_roots(root: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
 def _before_widening(node: UOp) -> UOp:
     """What a float was before it was converted to a wider type: memory that is read side by side is what GPUs wait for.
 
-    Or before it was rounded for matrix units, which items do where they hold it.
+    Or before it was rounded for matrix units, and perhaps moved: items round what they hold.
     """
+    below = node
+    while below.op in _ALL_MOVED:
+        below = below.src[0]
+    node = below if below.op is Ops.TF32 and below.src[0].op in _COMPUTED else node
     while node.op in CONVERSIONS and node.src[0].op in _COMPUTED:
         narrow, wide = node.src[0].dtype, node.dtype
         is_wider = narrow.is_float and wide.is_float and narrow.itemsize < wide.itemsize

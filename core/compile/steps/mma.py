@@ -213,4 +213,3 @@ def read_by_unit(factor: UOp, unit: MatrixUnit) -> UOp:
     """What memory holds of a factor that a unit takes: it is rounded to TF32 where an item has it."""
     taken = taken_by_unit(factor, unit)
     return taken.src[0] if taken.op is Ops.TF32 else taken
-

@@ -257,7 +257,9 @@ class _Parts:
         self.steps: tuple[NewLoop, ...] = (self.step,)
         if unit.word:
             sizes = [steps // unit.word, QUARTERS, *([unit.word] if unit.word > 1 else [])]
-            self.steps = tuple([NewLoop(number + 8 + k, AxisRole.REDUCE) for k in range(len(sizes))])
+            self.steps = tuple(
+                [NewLoop(number + 8 + k, AxisRole.REDUCE) for k in range(len(sizes))]
+            )
             self.sizes.update(zip(self.steps, sizes))
 
     def side(self, number: int, as_it_lies: bool) -> tuple[NewLoop, ...]:
