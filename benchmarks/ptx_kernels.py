@@ -23,7 +23,7 @@ from pathlib import Path
 
 from shared_banks import turns
 
-from proofgrad import Device, Tensor
+from proofgrad import Context, Device, Tensor
 from proofgrad.backends.llvm.copies import copies_of
 from proofgrad.backends.llvm.matrix_loads import Together, loads_together
 from proofgrad.backends.llvm.written_out import filled_ahead, turns_written_out
@@ -96,6 +96,11 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
     "product 1024": lambda: ones(1024, 1024) @ ones(1024, 1024),
     "product 4096 bf16": lambda: ones(4096, 4096, "bfloat16") @ ones(4096, 4096, "bfloat16"),
     "product 4096 bf16, transposed": lambda: ones(4096, 4096, "bfloat16") @ ones(4096, 4096, "bfloat16").T,
+    "product 4096 tf32": lambda: in_tf32(lambda: ones(4096, 4096) @ ones(4096, 4096)),
+    "product 4096 tf32, transposed": lambda: in_tf32(lambda: ones(4096, 4096) @ ones(4096, 4096).T),
+    "convolution 64 64 58 3 tf32": lambda: in_tf32(
+        lambda: ones(16, 64, 58, 58).conv2d(ones(64, 64, 3, 3))
+    ),
     "product 4096 int8": lambda: ones(4096, 4096, "int8").matmul(ones(4096, 4096, "int8"), dtype="int32"),
     "product 2048 f64": lambda: ones(2048, 2048, "float64") @ ones(2048, 2048, "float64"),
     "product 1024 bf16": lambda: ones(1024, 1024, "bfloat16") @ ones(1024, 1024, "bfloat16"),
@@ -143,6 +148,12 @@ def ones(*shape: int | str) -> Tensor:
     *sizes, dtype = shape if isinstance(shape[-1], str) else (*shape, "float32")
     made = Tensor.ones(*[int(n) for n in sizes], dtype=str(dtype), device=NAME)
     return made.contiguous().realize()  # which launches nothing
+
+
+def in_tf32(make: Callable[[], Tensor]) -> Tensor:
+    """With factors rounded for matrix units."""
+    with Context(ALLOW_TF32=1):
+        return make()
 
 
 def attention(*shape: int | str) -> Tensor:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import ptx_kernels
 
+from proofgrad import Context
 from proofgrad.core.tensor.runtime.realize import compile_only
 
 INSTRUCTION = re.compile(
@@ -76,12 +77,12 @@ def main(size: int) -> None:
         print("ptxas and nvdisasm are needed")
         return
     with ptx_kernels.printer() as machine, tempfile.TemporaryDirectory() as folder:
-        for dtype in ("bfloat16", "int8"):
+        for dtype in ("bfloat16", "int8", "float32"):
             for name in ("A B", "A B.T", "A.T B", "A.T B.T"):
                 x, y = [ptx_kernels.ones(size, size, dtype) for _ in range(2)]
                 x, y = x.T if "A.T" in name else x, y.T if "B.T" in name else y
                 machine.printed.clear()
-                with compile_only():
+                with Context(ALLOW_TF32=1), compile_only():
                     x.matmul(y, dtype="int32" if dtype == "int8" else None).realize()
                 (source,) = machine.printed
                 sass = instructions(source.text, Path(folder))

@@ -12,7 +12,9 @@ from proofgrad import Ops, Tensor
 from proofgrad.backends import BUILT_IN
 from proofgrad.core.compile.math.transcendental import EXPANSIONS
 from proofgrad.core.compile.passes.forms import ALLOWED, Form
+from proofgrad.core.compile.passes.stages import RuleSets
 from proofgrad.core.ir.ops import BINARY, CASTS, ELEMENTWISE, MEANING, MOVEMENT, TERNARY, UNARY
+from proofgrad.rules.pipeline import KERNEL_STAGES
 
 PAGE = Path(__file__).resolve().parent / "ops.md"
 
@@ -64,6 +66,7 @@ SEED_OPS = {
     "VIEW": "no operation; `Tensor.view_info` tells views",
     "WHERE": "`Ops.WHERE`",
 }
+BY_RULES = {op for s in KERNEL_STAGES if isinstance(s.step, RuleSets) for op, _ in s.step.lacking}
 KINDS = (
     ("one source", UNARY, "elementwise"),
     ("two sources", BINARY, "elementwise"),
@@ -90,7 +93,7 @@ def must_support(op: Ops) -> str:
     """Whether a machine that runs every program has to print the operation."""
     if op not in ALLOWED[Form.LINEAR]:
         return ""
-    if op in EXPANSIONS:
+    if op in EXPANSIONS or op in BY_RULES:
         return "if it says so"
     return "if it has vectors" if op in (Ops.BROADCAST, Ops.HREDUCE) else "yes"
 
@@ -132,7 +135,7 @@ def page() -> str:
             "## What a machine must support",
             "",
             f'{machines} take the Linear form. "yes": a machine must support it, for programs may have it.',
-            "`EXP2`, `LOG2` and `SIN` are written in other operations unless the machine says that it has them.",
+            "`EXP2`, `LOG2`, `SIN` and `TF32` are written in other operations unless the machine says that it has them.",
             "`verify/encode/semantics.py` has each meaning as a formula.",
             "",
             "| operation | kind | must support | meaning |",

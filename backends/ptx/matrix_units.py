@@ -58,7 +58,11 @@ INSTRUCTIONS = (
         MatrixUnit(dtypes.uint8, dtypes.int32, 2, 8, word=4), "m16n8k32.row.col.u8", 4, "i32", "i32"
     ),
     _Instruction(
-        MatrixUnit(_F32, _F32, 2, 2, word=1, rounds=True), "m16n8k8.row.col.tf32", 1, "i32", "float"
+        MatrixUnit(_F32, _F32, 2, 2, word=1, reads_across=True, rounds=True),
+        "m16n8k8.row.col.tf32",
+        1,
+        "i32",
+        "float",
     ),
     _Instruction(MatrixUnit(_F64, _F64, 1, 1), "m8n8k4.row.col.f64", 1, "double", "double"),
 )

@@ -282,7 +282,9 @@ def computed(program: str) -> tuple[np.ndarray, np.ndarray]:
         with schedule("warps=1x1x1x1"):
             product = (y @ y.T).realize()
         return product.cast(dtypes.float32).numpy(), (x @ x.T).astype(np.float16)
-    if program == "rounded":  # to 1025 / 1024, of which all sums are exact; of few, for of many nothing is known
+    if (
+        program == "rounded"
+    ):  # to 1025 / 1024, of which all sums are exact; of few, for of many nothing is known
         signs, x = np.where(x < 0, np.float32(-1), np.float32(1))[:, :32], x[:, :32]
         y = Tensor(signs * np.float32(1 + 2**-11), device=DEVICE).realize()
         with schedule("warps=1x1x1x1"), Context(ALLOW_TF32=1):

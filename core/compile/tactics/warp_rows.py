@@ -204,7 +204,7 @@ def _last_sum(nest: LoopNest, keys: UOp, part: _Parts) -> LoopNest:
         steps = [*times, tiles, quarter, column]
         *pieces, element = part.columns
         loops = steps, pieces, [element]
-        nest = kept_in_rows(nest, values, loops, part.items, part.width_of_values)
+        nest = kept_in_rows(nest, values, loops, part.items, part.width_of_values, GROUPS)
     block = UOp.range(at_once * GROUPS, fresh_number(nest.graph), AxisRole.REDUCE)
     nest = collapse(nest, (quarter, tiles, column), NewLoop(*block.arg))
     if not part.values_lie_across:

@@ -82,6 +82,7 @@ def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNes
 
 # Of a row that an item gives the address of, for a warp that reads rows at once.
 PIECE_BYTES = 16
+BANKS_BYTES = 128  # that items of a warp read at once, each from banks of its own
 
 
 def _split_side(
@@ -110,11 +111,12 @@ def _kept(
     order = [part.loop(one) for one in side]
     if operand.lies is Lies.ACROSS:
         loops = steps, order[:-1], order[-1:]
-        return kept_in_rows(nest, value, loops, items, operand.width)
+        return kept_in_rows(nest, value, loops, items, operand.width, GROUPS)
     rows, tile = (order[:-1], order[-1]) if operand.lies is Lies.IN_TILES else (order, None)
     if len(steps) == 1:  # items read by themselves
         return kept_by_group(nest, value, [*rows, *steps], items, operand.width, tile)
-    return kept_in_rows(nest, value, (rows, steps[:1], steps[1:]), items, operand.width, tile)
+    loops, each = (rows, steps[:1], steps[1:]), PIECE_BYTES // value.dtype.itemsize
+    return kept_in_rows(nest, value, loops, items, operand.width, each, tile)
 
 
 def kept_in_rows(
@@ -123,11 +125,13 @@ def kept_in_rows(
     loops: tuple[Sequence[UOp], Sequence[UOp], Sequence[UOp]],
     items: int,
     width: int,
+    each: int,
     vector: UOp | None = None,
 ) -> LoopNest:
-    """A value is kept row by row, as by `kept_by_group`, its rows turned so that a warp finds pieces of 8 neighbours in other banks.
+    """A value is kept row by row, as by `kept_by_group`, its rows turned so that a warp finds pieces of neighbours in other banks.
 
-    `loops`: those that count the rows, the pieces of a row, and what a piece has; the last may have several pieces.
+    `loops`: those that count the rows, the pieces of a row, and what a piece has; the last may have several pieces. `each`: elements of a
+    piece that items read at once: along the sum those of an address, across it one of each of the groups of a warp.
     """
     along = [x for x in (*loops[0], *loops[1], *loops[2]) if x in loops_of(value)]
     number = fresh_number(nest.graph)
@@ -139,8 +143,8 @@ def kept_in_rows(
     made = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, own)]
     if {loops[0][-1], *loops[2]} <= set(along):
         rows, pieces, elements = [[y for x, y in zip(along, made) if x in part] for part in loops]
-        elements_each = PIECE_BYTES // value.dtype.itemsize
-        nest, made = _turned(nest, rows, pieces, elements, elements_each)
+        banks = BANKS_BYTES // (each * value.dtype.itemsize)
+        nest, made = _turned(nest, rows, pieces, elements, each, banks)
     whole = NewLoop(number + 3, AxisRole.LANE)
     size = prod([size_of(x) for x in made])
     nest = collapse(nest, tuple(made), whole)
@@ -148,12 +152,12 @@ def kept_in_rows(
 
 
 def _turned(
-    nest: LoopNest, rows: list[UOp], pieces: list[UOp], elements: list[UOp], each: int
+    nest: LoopNest, rows: list[UOp], pieces: list[UOp], elements: list[UOp], each: int, banks: int
 ) -> tuple[LoopNest, list[UOp]]:
-    """What is kept along loops of rows, pieces and elements, with neighbouring rows turned; the loops of it. `each`: elements of a piece.
+    """What is kept along loops of rows, pieces and elements, with neighbouring rows turned; the loops of it.
 
-    By as little as puts a piece of 8 rows into banks of their own: rows of an odd number of pieces lie so as they are; else as many
-    pieces are turned around as the number has factors of 2, up to 8.
+    `each`: elements of a piece; `banks`: so many pieces lie in banks of their own. By as little as puts a piece of so many rows there: rows
+    of an odd number of pieces lie so as they are; else as many pieces are turned around as the number has factors of 2, up to `banks`.
     """
     nest, row = _collapsed(nest, rows)
     nest, element = _collapsed(nest, elements)
@@ -161,11 +165,11 @@ def _turned(
     if not pieces and not more:
         return nest, [row, element]
     nest, piece = _collapsed(nest, [*pieces, *more])
-    around = gcd(size_of(piece), GROUPS)
+    around = gcd(size_of(piece), banks)
     if around == 1:
         return nest, [row, piece, element]
     nest, loops = _inner(nest, piece, around)
-    return turn_rows(nest, row, loops[-1], around, GROUPS), [row, *loops, element]
+    return turn_rows(nest, row, loops[-1], around, banks), [row, *loops, element]
 
 
 def _inner(nest: LoopNest, loop: UOp, size: int) -> tuple[LoopNest, list[UOp]]:
