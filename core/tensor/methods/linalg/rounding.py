@@ -29,7 +29,9 @@ def rounded(x: Any) -> Any:
 
 def with_rounded_gradient(y: Any) -> Any:
     """A sum of products whose gradient is rounded, for it is a factor of the gradients of both factors."""
-    return y._with(UOp(Ops.DETACH, y.dtype, (y._uop, y._uop), _mark(type(y), y.device)))
+    # mypy takes the __hash__ of Tensors for that of their class.
+    mark = _mark(type(y), y.device)  # type: ignore[arg-type]
+    return y._with(UOp(Ops.DETACH, y.dtype, (y._uop, y._uop), mark))
 
 
 @lru_cache(maxsize=64)
