@@ -127,6 +127,7 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
     ),
     "attention 8 4096 64": lambda: attention(8, 4096, 64, "float32"),
     "attention 8 4096 64 bf16": lambda: attention(8, 4096, 64, "bfloat16"),
+    "attention 8 4096 64 tf32": lambda: in_tf32(lambda: attention(8, 4096, 64, "float32")),
     f"attention 8 4096 64 bf16, {APART}": lambda: attention(8, 4096, 64, "bfloat16"),
     "attention 8 4096 128 bf16": lambda: attention(8, 4096, 128, "bfloat16"),
     "attention 8 1000 80 f16": lambda: attention(8, 1000, 80, "float16"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from planted.gpu_faults import DEVICE, emulated
 from test_row_products import attention
+from test_tf32 import rounded
 from test_warp_tiles import EMITTED, Warps, on, values
 
 from proofgrad import Context, Device, ScheduleError, Tensor, dtypes, schedule
@@ -95,6 +96,28 @@ def test_attention_of_any_size(dtype: DType, sizes: tuple[int, int, int, int, in
     assert (len(result.schedule()) == 1) == (min(rows, keys) >= 32)
     result.realize()
     assert_close(result, attention(values(q), values(k), values(v)))
+
+
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("lies", ["as it is", "transposed"])
+@pytest.mark.parametrize(
+    "sizes", [(1, 32, 32, 16, 16), (2, 40, 70, 64, 64), (1, 33, 65, 20, 24), (1, 47, 33, 72, 9)]
+)
+def test_attention_of_float32_is_one_kernel_where_its_factors_are_rounded(
+    sizes: tuple[int, int, int, int, int], lies: str
+) -> None:
+    """Weights, too: by as much as 2 ** -12 of each."""
+    heads, rows, keys, depth, columns = sizes
+    shapes = (heads, rows, depth), (heads, keys, depth), (heads, keys, columns)
+    q, k, v = given(DEVICE, dtypes.float32, *shapes)
+    if lies == "transposed":
+        v = given(DEVICE, dtypes.float32, (heads, columns, keys))[0].transpose(-2, -1)
+    with Context(ALLOW_TF32=1):
+        result = q.scaled_dot_product_attention(k, v)
+    assert len(result.schedule()) == 1
+    result.realize()
+    exact = [rounded(values(x)).astype(np.float64) for x in (q, k, v)]
+    np.testing.assert_allclose(values(result), attention(*exact), atol=1e-3, rtol=0)
 
 
 @pytest.mark.usefixtures("far")
@@ -265,7 +288,9 @@ def test_tiles_are_as_large_as_memory_of_a_group_and_items_allow() -> None:
     (unit,) = [one for one in matrix_units(90) if one.factor is HALF]
     small = tile_of_warps(HEADS, unit, 2, gpu)
     assert small is not None and small.warps * 32 <= gpu.group_items
-    assert not pays_in_warps(HEADS, dtypes.float32, dtypes.float32, 2, gpu)
+    floats = dtypes.float32, dtypes.float32
+    assert not pays_in_warps(HEADS, floats, False, 2, gpu)
+    assert pays_in_warps(HEADS, floats, True, 2, Roomy.target)
     wide = Sizes(rows=1024, keys=1024, depth=64, columns=2048)
     assert tile_of_warps(wide, unit, 2, gpu) is None  # results of an item would leave its registers
 
@@ -290,6 +315,22 @@ def test_the_solver_shows_all_of_attention(
     capfd.readouterr()
     with schedule(f"warps=1x1x1x2 ahead={ahead}"), Context(PROVE=1, PLANS=0), compile_only():
         q.scaled_dot_product_attention(k, v).realize()
+    told = capfd.readouterr().err
+    assert re.search(r"none unknown; .*\d+ waits of groups;", told), told
+    assert "NOT COVERED" not in told
+
+
+@pytest.mark.usefixtures("far")
+def test_the_solver_shows_all_of_attention_of_rounded_factors(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    q, k, v = given("ROUNDS", dtypes.float32, (1, 32, 16), (1, 33, 16), (1, 33, 8))
+    capfd.readouterr()
+    asked = Context(PROVE=1, PLANS=0, ALLOW_TF32=1)
+    with schedule("warps=1x1x1x2 ahead=off"), asked, compile_only():
+        result = q.scaled_dot_product_attention(k, v)
+        assert len(result.schedule()) == 1
+        result.realize()
     told = capfd.readouterr().err
     assert re.search(r"none unknown; .*\d+ waits of groups;", told), told
     assert "NOT COVERED" not in told

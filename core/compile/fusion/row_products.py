@@ -78,21 +78,30 @@ def _by_units(
     product = _product_in(scores, stored)
     assert product is not None
     factors = {_before_cast(x, stored) for x in product.src[0].src}
-    types = {x.dtype for x in (*factors, *[_before_cast(x, stored) for x in total.src[0].src])}
-    (dtype, *others) = types
-    if others or not all([x in stored or x.op is Ops.BUFFER for x in factors]):
+    both = *product.src[0].src, *total.src[0].src
+    (dtype, *others) = {_before_cast(x, stored).dtype for x in both}
+    (is_rounded, *also) = {_is_rounded(x, stored) for x in both}
+    if others or also or not all([x in stored or x.op is Ops.BUFFER for x in factors]):
         return False
     reductions = [n for n in _inside(weights, stored) if n.op is Ops.REDUCE_AXIS]
-    return pays_in_warps(sizes, dtype, total.dtype, len(reductions), target)
+    types = dtype, total.dtype
+    return pays_in_warps(sizes, types, is_rounded, len(reductions), target)
+
+
+def _is_rounded(factor: UOp, stored: set[UOp]) -> bool:
+    """Whether it is rounded for units, below movement."""
+    while factor not in stored and factor.op in MOVEMENT:
+        factor = factor.src[0]
+    return factor.op is Ops.TF32
 
 
 def _before_cast(factor: UOp, stored: set[UOp]) -> UOp:
-    """What a factor was before it was converted to the type of the sum."""
+    """What a factor was before it was converted to the type of the sum, or rounded."""
     is_converted = False
-    while factor not in stored and (factor.op in MOVEMENT or factor.op is Ops.CAST):
-        if factor.op is Ops.CAST and is_converted:
+    while factor not in stored and (factor.op in MOVEMENT or factor.op in CONVERSIONS):
+        if factor.op in CONVERSIONS and is_converted:
             break
-        is_converted |= factor.op is Ops.CAST
+        is_converted |= factor.op in CONVERSIONS
         factor = factor.src[0]
     return factor
 

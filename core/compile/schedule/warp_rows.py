@@ -46,10 +46,10 @@ class WarpRows:
     along: tuple[UOp, ...]
 
 
-def units_of(factors: DType, total: DType, target: Target) -> MatrixUnit | None:
-    """The unit that multiplies such factors as they are, and adds as both products do."""
+def units_of(types: tuple[DType, DType], is_rounded: bool, target: Target) -> MatrixUnit | None:
+    """The unit that multiplies such factors, rounded to TF32 or not, and adds as both products do."""
     for unit in [x for x in target.matrix_units if isinstance(x, MatrixUnit)]:
-        if (unit.factor, unit.total) == (factors, total) and not unit.rounds:
+        if (unit.factor, unit.total) == types and unit.rounds is is_rounded:
             return unit
     return None
 
@@ -118,10 +118,10 @@ def _whole(length: int, part: int) -> int:
 
 
 def pays_in_warps(
-    sizes: Sizes, factors: DType, total: DType, reductions: int, target: Target
+    sizes: Sizes, types: tuple[DType, DType], is_rounded: bool, reductions: int, target: Target
 ) -> bool:
     """Whether such products, with so many reductions of a row between them, are one kernel of a machine with matrix units."""
-    unit = units_of(factors, total, target) if target.group_items else None
+    unit = units_of(types, is_rounded, target) if target.group_items else None
     if unit is None or sizes.rows < LEAST_ROWS or sizes.keys < LEAST_KEYS or sizes.depth < 2:
         return False
     return tile_of_warps(sizes, unit, reductions, target) is not None

@@ -204,7 +204,11 @@ def _last_sum(nest: LoopNest, keys: UOp, part: _Parts) -> LoopNest:
         steps = [*times, tiles, quarter, column]
         *pieces, element = part.columns
         loops = steps, pieces, [element]
-        nest = kept_in_rows(nest, values, loops, part.items, part.width_of_values, GROUPS)
+        apart = (
+            COLUMNS_EACH if part.unit.rounds else 1
+        )  # items read by themselves, or a warp eight rows
+        width = part.width_of_values
+        nest = kept_in_rows(nest, values, loops, part.items, width, GROUPS, apart=apart)
     block = UOp.range(at_once * GROUPS, fresh_number(nest.graph), AxisRole.REDUCE)
     nest = collapse(nest, (quarter, tiles, column), NewLoop(*block.arg))
     if not part.values_lie_across:

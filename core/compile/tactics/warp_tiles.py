@@ -127,11 +127,13 @@ def kept_in_rows(
     width: int,
     each: int,
     vector: UOp | None = None,
+    apart: int = 1,
 ) -> LoopNest:
     """A value is kept row by row, as by `kept_by_group`, its rows turned so that a warp finds pieces of neighbours in other banks.
 
     `loops`: those that count the rows, the pieces of a row, and what a piece has; the last may have several pieces. `each`: elements of a
-    piece that items read at once: along the sum those of an address, across it one of each of the groups of a warp.
+    piece that items read at once: along the sum those of an address, across it one of each of the groups of a warp. Items read
+    every `apart`th row at once.
     """
     along = [x for x in (*loops[0], *loops[1], *loops[2]) if x in loops_of(value)]
     number = fresh_number(nest.graph)
@@ -142,9 +144,9 @@ def kept_in_rows(
     nest = local_buffer(nest, value, (*lanes, *along), (*of_lanes, *own))
     made = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, own)]
     if {loops[0][-1], *loops[2]} <= set(along):
-        rows, pieces, elements = [[y for x, y in zip(along, made) if x in part] for part in loops]
+        parts = [[y for x, y in zip(along, made) if x in part] for part in loops]
         banks = BANKS_BYTES // (each * value.dtype.itemsize)
-        nest, made = _turned(nest, rows, pieces, elements, each, banks)
+        nest, made = _turned(nest, parts, each, banks, apart)
     whole = NewLoop(number + 3, AxisRole.LANE)
     size = prod([size_of(x) for x in made])
     nest = collapse(nest, tuple(made), whole)
@@ -152,13 +154,14 @@ def kept_in_rows(
 
 
 def _turned(
-    nest: LoopNest, rows: list[UOp], pieces: list[UOp], elements: list[UOp], each: int, banks: int
+    nest: LoopNest, parts: Sequence[list[UOp]], each: int, banks: int, apart: int
 ) -> tuple[LoopNest, list[UOp]]:
-    """What is kept along loops of rows, pieces and elements, with neighbouring rows turned; the loops of it.
+    """What is kept along loops of rows, pieces and elements (`parts`), with rows turned that are read at once; the loops of it.
 
-    `each`: elements of a piece; `banks`: so many pieces lie in banks of their own. By as little as puts a piece of so many rows there: rows
-    of an odd number of pieces lie so as they are; else as many pieces are turned around as the number has factors of 2, up to `banks`.
+    `banks`: rows that are read at once, every `apart`th; a piece of each, of so many elements, shall lie in banks of its own. Rows of an odd
+    number of pieces lie so as they are; else as many pieces are turned around as the number has factors of 2, up to `banks`.
     """
+    rows, pieces, elements = parts
     nest, row = _collapsed(nest, rows)
     nest, element = _collapsed(nest, elements)
     nest, [*more, element] = _inner(nest, element, each)
@@ -169,7 +172,7 @@ def _turned(
     if around == 1:
         return nest, [row, piece, element]
     nest, loops = _inner(nest, piece, around)
-    return turn_rows(nest, row, loops[-1], around, banks), [row, *loops, element]
+    return turn_rows(nest, row, loops[-1], around, banks * apart), [row, *loops, element]
 
 
 def _inner(nest: LoopNest, loop: UOp, size: int) -> tuple[LoopNest, list[UOp]]:
