@@ -40,4 +40,5 @@ def _turns_fast(load: UOp, along: UOp, target: Target) -> bool:
     is_word = load.dtype.itemsize == ITEMSIZE and not load.dtype.is_bool
     if memory.op is not Ops.PARAM or not is_word or coefficient(index, along) != 1:
         return False
-    return memory.arg[1] * ITEMSIZE <= target.cache_bytes // 2
+    nbytes: int = memory.arg[1] * ITEMSIZE
+    return nbytes <= target.cache_bytes // 2
