@@ -53,7 +53,8 @@ def prefetched(linear: UOp, target: Target) -> dict[UOp, list[Hint]]:
             for row in _rows_of_tile(around, loops, target):
                 ahead = LINES_AHEAD * target.first_cache.line_bytes // row.dtype.itemsize
                 found.setdefault(row, []).append(Hint(ahead))
-            for owner, hint in tile_prefetches(load, around, target):
+            asked = frozenset([one.src[0].src[0] for one in found])
+            for owner, hint in tile_prefetches(load, around, target, asked):
                 found.setdefault(owner, []).append(hint)
     return found
 
