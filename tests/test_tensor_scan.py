@@ -203,6 +203,7 @@ def test_rows_that_fill_no_whole_vectors(
 ) -> None:
     """Whole vectors of rows by one network, a few others by another; short rows by one kernel."""
     monkeypatch.setattr(sorting, "RANKED_COMPARISONS", 0)
+    monkeypatch.setattr(networks, "WORTH_A_NETWORK", 1)
     x = np.random.default_rng(0).integers(-30, 30, shape).astype(dtype)
     if dtype.startswith("f"):
         x[::3, ::5], x[1::4, 2::7], x[:, 3] = np.nan, -0.0, np.inf

@@ -35,10 +35,10 @@ def turned_loop(kernel: UOp, vector: UOp, lanes: int, target: Target) -> UOp | N
 
 
 def _turns_fast(load: UOp, along: UOp, target: Target) -> bool:
-    """Whether a load lies along a loop, in words that come from the second cache: memory is as slow either way."""
+    """Whether a load lies along a loop, in words that come from caches: memory is as slow either way."""
     memory, index, *_ = load.src[0].src
     is_word = load.dtype.itemsize == ITEMSIZE and not load.dtype.is_bool
     if memory.op is not Ops.PARAM or not is_word or coefficient(index, along) != 1:
         return False
     nbytes: int = memory.arg[1] * ITEMSIZE
-    return nbytes <= target.cache_bytes // 2
+    return nbytes <= 2 * target.cache_bytes

@@ -31,17 +31,22 @@ from proofgrad.core.tensor.data.arguments import Whole
 from proofgrad.core.tensor.data.nodes import broadcast_node, reshape_node
 from proofgrad.core.tensor.methods.movement.room import shrunk
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
+from proofgrad.core.tensor.runtime.device import Device
 
-# Of a kernel, at most: 16 elements fit the registers of any vector machine.
+# Levels of the first kernel: its elements are in registers, or near.
+TOGETHER = 4
+# Layers of each other kernel, at most.
 LAYERS = 4
+# Bytes of vectors that a core compares in one place, and whose bits it takes together in two (A. Fog, Instruction tables: Intel's AVX-512).
+COMPARED_IN_ONE_PLACE = 64
 # Elements of a whole row that one kernel sorts, all of them in registers or near.
 SHORT = 24
 # Levels before the last to which a length is rounded up at once, by less than a 16th of it.
 ROUNDED = 5
 # Side by side: as many as one vector has lanes, or two.
 LEAST_LINES = 16
-# Rows that fill no whole vectors are sorted by themselves where else more than one lane of so many would be empty.
-WORTH_A_REST = 8
+# Elements of lanes that are empty, which are sorted, too: so many take longer than another network, of few rows.
+WORTH_A_NETWORK = 1 << 13
 # To rank so few elements takes less time than Python needs to make the graph of a network.
 RANKED_COMPARISONS = 1 << 17
 # What is read and written at once, in one piece if it begins at a multiple: a line of the cache, or the widest vector.
@@ -52,10 +57,9 @@ _T = TypeVar("_T", bound=Reduction)
 def sort_lines(x: _T) -> _T:
     """Each row of a matrix of integers in order."""
     rows, size = x.shape
-    if is_plain((rows,)) and 0 < (rest := rows % _lanes(x)) < rows:
-        if (_lanes(x) - rest) * WORTH_A_REST > rows:
-            parts = x._cut(0, 0, rows - rest), x._cut(0, rows - rest, rows)
-            return sort_lines(parts[0]).contiguous().cat(sort_lines(parts[1]).contiguous(), dim=0)
+    if filled := _rows_of_whole_vectors(x):
+        parts = x._cut(0, 0, filled), x._cut(0, filled, rows)
+        return sort_lines(parts[0]).contiguous().cat(sort_lines(parts[1]).contiguous(), dim=0)
     levels = (size - 1).bit_length()
     # levels at the end for which a row is one line, and no longer columns
     apart = _levels_apart(rows, size) if is_plain((rows,)) else 0
@@ -73,6 +77,15 @@ def sort_lines(x: _T) -> _T:
     for level in range(levels - apart + 1, levels + 1):
         whole = _merged(_rounded(whole, 1 << level), level, True)
     return whole.reshape((rows, -1))._cut(1, 0, size)
+
+
+def _rows_of_whole_vectors(x: _T) -> int:
+    """How many rows fill whole vectors, where the others are worth a network of their own; else 0."""
+    rows, size = x.shape
+    if not is_plain((rows,)) or rows < (lanes := _lanes(x)):
+        return 0
+    empty = -rows % lanes
+    return rows - rows % lanes if empty * size >= WORTH_A_NETWORK and 8 * empty > rows else 0
 
 
 def _levels_apart(rows: int, size: int) -> int:
@@ -157,7 +170,7 @@ def _rounded(x: _T, multiple: int) -> _T:
 
 def _in_sorted_blocks(x: _T, levels: int) -> _T:
     """The middle axis in blocks of 2**levels, each of them sorted."""
-    first = min(levels, LAYERS)
+    first = min(levels, TOGETHER)
     x = _by_exchange(_rounded(x, 1 << first), 1 << first)
     for level in range(first + 1, levels + 1):
         x = _merged(_rounded(x, 1 << level), level, True)
@@ -165,17 +178,25 @@ def _in_sorted_blocks(x: _T, levels: int) -> _T:
 
 
 def _merged(x: _T, level: int, mirrored: bool) -> _T:
-    """The middle axis behind the layers of a level, whose first one compares mirror images, or does not.
-
-    The first kernel takes what is left of others that are full, and so the same for all levels.
-    """
+    """The middle axis behind the layers of a level, whose first one compares mirror images, or does not."""
     high = level
-    while high:
-        count = high % LAYERS or LAYERS
+    for count in _layers_of_kernels(level, Device[x.device].target.vector_registers):
         layers = _layers(count, mirrored and high == level)
         x = _kernel(x, count, 1 << high - count, layers)
         high -= count
     return x
+
+
+def _layers_of_kernels(level: int, registers: int) -> list[int]:
+    """How many layers of a level each kernel takes, in turn; as few kernels as can be, whose elements fit half of the registers.
+
+    The first one takes what others leave, so that the others are the same for all levels.
+    """
+    kernels = -(-level // LAYERS)
+    usual = LAYERS if registers >= 2 << LAYERS else LAYERS - 1
+    first = min(LAYERS, level - usual * (kernels - 1))
+    full = level - first - usual * (kernels - 1)
+    return [first, *[LAYERS] * full, *[usual] * (kernels - 1 - full)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,23 +224,26 @@ def _kernel(x: _T, digits: int, apart: int, layers: Iterable[_Layer]) -> _T:
         return _as_rows(turned, *blocks.shape).contiguous().reshape(x.shape)
     view = (outer * size // (apart << digits), *[2] * digits, apart, lanes)
     first = [_is_first(axis, view) for axis in range(digits, 0, -1)]
-    node = reshape_node(x._uop, view)
+    node, in_one_place = reshape_node(x._uop, view), _compares_in_one_place(x)
     for layer in layers:
         flipped = {digits - layer.digit}
         if layer.mirrored:
             flipped.update(range(digits - layer.digit, digits + 2))
         flips = tuple([axis in flipped for axis in range(len(view))])
-        ends = _compared(node, UOp(Ops.FLIP, x.dtype, (node,), flips))
+        ends = _compared(node, UOp(Ops.FLIP, x.dtype, (node,), flips), in_one_place)
         node = UOp(Ops.WHERE, x.dtype, (first[layer.digit], *ends))
     return x._with(node).contiguous().reshape(x.shape)
 
 
-def _compared(one: UOp, other: UOp) -> tuple[UOp, UOp]:
-    """The smaller of two integers and the larger, which has the bits of both but for those of the smaller one.
+def _compares_in_one_place(x: _T) -> bool:
+    return Device[x.device].target.vector_bytes >= COMPARED_IN_ONE_PLACE
 
-    Where vectors are widest, cores compare in one place at a time, and take bits together in others.
-    """
+
+def _compared(one: UOp, other: UOp, in_one_place: bool) -> tuple[UOp, UOp]:
+    """The smaller of two integers and the larger, which has the bits of both but for those of the smaller one."""
     smaller = UOp(Ops.MIN, one.dtype, (one, other))
+    if not in_one_place:
+        return smaller, UOp(Ops.MAX, one.dtype, (one, other))
     return smaller, UOp(Ops.XOR, one.dtype, (UOp(Ops.XOR, one.dtype, (one, other)), smaller))
 
 
@@ -229,9 +253,9 @@ def _by_exchange(x: _T, size: int) -> _T:
     view = (outer * length // size, size, lanes)
     node, (blocks, _, _) = reshape_node(x._uop, view), view
     cuts = [((0, blocks), (k, k + 1), (0, lanes)) for k in range(size)]
-    parts = [shrunk(node, cut) for cut in cuts]
+    parts, in_one_place = [shrunk(node, cut) for cut in cuts], _compares_in_one_place(x)
     for k, other in _merge_exchange(size):
-        parts[k], parts[other] = _compared(parts[k], parts[other])
+        parts[k], parts[other] = _compared(parts[k], parts[other], in_one_place)
     stacked = _stacked([broadcast_node(part, view) for part in parts], 0, view)
     return x._with(stacked).contiguous().reshape(x.shape)
 
