@@ -41,8 +41,9 @@ from proofgrad.backends.llvm.transposed_loads import (
     write_transposed_loads,
 )
 from proofgrad.backends.llvm.vector_tiles import write_product_of_vectors
-from proofgrad.backends.llvm.warp_registers import bits_apart, write_exchanged
+from proofgrad.backends.llvm.warp_registers import write_exchanged
 from proofgrad.core.compile.lowering.held_by_items import item_of
+from proofgrad.core.compile.lowering.held_by_warps import bits_apart
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import dtypes

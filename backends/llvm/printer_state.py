@@ -26,10 +26,9 @@ from proofgrad.backends.llvm.text import literal
 from proofgrad.backends.llvm.tiles import tiles_of
 from proofgrad.backends.llvm.transposed_loads import TransposedLoad, transposed_loads
 from proofgrad.backends.llvm.two_ways import two_ways
-from proofgrad.backends.llvm.warp_registers import exchanged_memory
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import Turn, filled_ahead, turns_written_out
-from proofgrad.core.compile.lowering.held_by_warps import memory_of
+from proofgrad.core.compile.lowering.held_by_warps import exchanged_memory, memory_of
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError

@@ -1,37 +1,18 @@
 """What the items of a warp hold, and exchange without memory.
 
-Owns: for which memory that is worth it, the words of a value, which of the ways to exchange them a load takes. Does not own: the instructions (a dialect), which
-memory is held so (lowering/held_by_warps.py).
+Owns: the words of a value. Does not own: the instructions (a dialect), which memory is held so (lowering/held_by_warps.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from proofgrad.backends.llvm.text import register_type
 from proofgrad.backends.llvm.writer import Writer
-from proofgrad.core.compile.lowering.held_by_warps import Reads, held_by_warps
+from proofgrad.core.compile.lowering.held_by_warps import WORD
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.uop import UOp
 
-WORD = 32
 Exchange = Callable[[str], str]  # a word of each item, as each gets that of another
-
-
-def exchanged_memory(linear: UOp, wide_bytes: int) -> Reads:
-    """The memory that the items of a warp exchange; with more words to read than come in a wide load it is memory of the group."""
-    found = {}
-    for memory, reads in held_by_warps(linear).items():
-        others = [load for load, items in reads.items() if bits_apart(items) != 0]
-        if sum([max(WORD, load.dtype.bits) for load in others]) <= wide_bytes * 8:
-            found[memory] = reads
-    return found
-
-
-def bits_apart(items: Sequence[int]) -> int | None:
-    """In which bits the number of each item differs from that of the one whose element it gets; None: not all in the same."""
-    apart = items[0]
-    return apart if all([k ^ item == apart for k, item in enumerate(items)]) else None
 
 
 def write_exchanged(writer: Writer, dtype: DType, value: str, exchange: Exchange) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from proofgrad.backends.opencl import vector_memory, vectors
+from proofgrad.backends.opencl import subgroups, vector_memory, vectors
 from proofgrad.backends.opencl.functions import (
     Functions,
     constant,
@@ -20,6 +20,7 @@ from proofgrad.backends.opencl.functions import (
     register_type,
 )
 from proofgrad.backends.opencl.vectors import vector_type
+from proofgrad.core.compile.lowering.held_by_warps import bits_apart, exchanged_memory, memory_of
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
     items_to_start,
@@ -33,6 +34,8 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
+ITEM = "item"  # the number of an item in its group, where subgroups are warps
+EXCHANGED_BYTES = 16  # of each memory; for more, waiting once for each other takes less
 LONGEST_INLINE = 60  # characters; a longer expression gets a name, so that lines stay readable
 
 
@@ -48,6 +51,7 @@ class Dialect:
     contracts: bool  # a function may say that its product and sum are rounded once or twice
     finish: Callable[[Sequence[UOp], str, str], str]  # nodes, name, functions and kernel: the text
     native: Mapping[Ops, str] = field(default_factory=dict)  # functions of float32 that it has
+    exchanges: bool = False  # items of a warp, which are a subgroup, read what others of it hold
 
 
 def emit(
@@ -67,7 +71,8 @@ def emit(
     printer.divides_in_double = divides_in_double
     for node in linear.src:
         printer.print_node(node)
-    words = {"arguments": _arguments(linear, dialect), "attributes": _attributes(linear.src)}
+    attributes = subgroups.ATTRIBUTE if printer.item == ITEM else _hint(linear.src)
+    words = {"arguments": _arguments(linear, dialect), "attributes": attributes}
     signature = dialect.signature.format(name=name, **words)
     text = f"{printer.functions}{signature} {{\n{printer.body}}}\n"
     return Source(
@@ -92,7 +97,7 @@ def _arguments(linear: UOp, dialect: Dialect) -> str:
     return dialect.between_arguments.join(pointers)
 
 
-def _attributes(nodes: Sequence[UOp]) -> str:
+def _hint(nodes: Sequence[UOp]) -> str:
     """That a kernel of vectors is written in vectors: Intel's compiler makes scalars of all others, and vectors of neighbouring items.
 
     A tile is then no longer in registers (a product with columns under a mask takes ten times as long).
@@ -109,6 +114,8 @@ def _with_head(nodes: Sequence[UOp], name: str, text: str) -> str:
     lines = [f"// {name}: {work}", "#pragma OPENCL FP_CONTRACT OFF"]
     if any(n.dtype.scalar is dtypes.float64 for n in nodes):
         lines.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
+    if subgroups.ATTRIBUTE in text:
+        lines.append(subgroups.EXTENSION)
     return "\n".join(lines) + "\n\n" + text
 
 
@@ -121,6 +128,7 @@ OPENCL = Dialect(
     contracts=True,
     finish=_with_head,
 )
+WITH_SUBGROUPS = replace(OPENCL, exchanges=True)
 
 
 class _Printer:
@@ -136,13 +144,20 @@ class _Printer:
         self._depth = 1
         self._values = 0
         self._alone = _used_once_in_place(nodes)
+        by_warps = exchanged_memory(linear, EXCHANGED_BYTES) if dialect.exchanges else {}
+        self._of_warp = frozenset(by_warps)
+        self._read_of_warp = {load: items for x in by_warps.values() for load, items in x.items()}
         kept = [n for n in nodes if n.op is Ops.FILLED and is_of_group(n.src[1:])]
-        self._of_group = {n.src[0].src[0].src[0] for n in kept}
-        self._of_group.update(kept)
+        kept = [n for n in kept if memory_of(n) not in by_warps]
+        self._of_group = {*kept, *map(memory_of, kept)}
         self._group = group_size(linear)
-        self._waits = waits(linear)
+        self._waits = waits(linear, by_warps)
         self._running: list[UOp] = []  # open loops of reductions
         self._shared = 0  # open loops that the items of a group share out
+        self.item = "get_local_id(0)"  # of its group
+        if by_warps:
+            self.item = ITEM
+            self._line(f"int {ITEM} = {subgroups.ITEM};")
 
     @property
     def body(self) -> str:
@@ -207,7 +222,7 @@ class _Printer:
                 self._line(f"{kind} {name} = ({kind})get_group_id(0);")
             case AxisRole.LANE:
                 self._shared += 1
-                first = f"{kind} {name} = ({kind})get_local_id(0)"
+                first = f"{kind} {name} = ({kind}){self.item}"
                 if self._is_one_each(node):
                     return self._line(f"{first};")
                 self._line(f"for ({first}; {name} < {size}; {name} += {self._group}) {{")
@@ -254,6 +269,8 @@ class _Printer:
 
     def _load(self, node: UOp) -> None:
         position = node.src[0]
+        if node in self._read_of_warp:
+            return self._declare(node, self._next_value(), self._of_other_item(node))
         text = self._names[position]
         if node.dtype is dtypes.bool:
             text = f"({text} != 0)"
@@ -261,8 +278,18 @@ class _Printer:
             text = f"({self._names[position.src[2]]} ? {text} : {constant(0, node.dtype)})"
         self._declare(node, self._next_value(), text)
 
+    def _of_other_item(self, node: UOp) -> str:
+        """What an item of the warp holds; often itself, or the one whose number differs in a bit."""
+        memory, at = node.src[0].src
+        held, apart = self._names[memory], bits_apart(self._read_of_warp[node])
+        if apart is None:
+            return subgroups.of_item(held, node.dtype, self._names[at])
+        return subgroups.across(held, node.dtype, apart) if apart else held
+
     def _store(self, node: UOp) -> None:
         position, value = node.src[:2]
+        if position.src[0] in self._of_warp:
+            return self._line(f"{self._names[position.src[0]]} = {_bare(self._names[value])};")
         mask = f"if ({_bare(self._names[position.src[2]])}) " if len(position.src) == 3 else ""
         self._line(
             f"{self._only_one(position.src[0])}{mask}{self._names[position]} = {_bare(self._names[value])};"
@@ -271,6 +298,8 @@ class _Printer:
     def _scratch(self, node: UOp) -> None:
         number, size = node.arg
         name = self._names[node] = self._unused(f"kept{number}")
+        if node in self._of_warp:
+            return self._line(f"{register_type(node.dtype)} {name};")
         space = "local " if node in self._of_group else ""
         self._line(f"{space}{memory_type(node.dtype)} {name}[{size}];")
 
@@ -306,7 +335,7 @@ class _Printer:
     def _only_one(self, memory: UOp) -> str:
         """What stands before a store that all items of a group come to, of what one of them stores."""
         is_repeated = self._group and not self._shared and memory.op is Ops.PARAM
-        return "if (get_local_id(0) == 0) " if is_repeated else ""
+        return f"if ({self.item} == 0) " if is_repeated else ""
 
     def _store_vector(self, node: UOp) -> None:
         index, value = node.src[:2]

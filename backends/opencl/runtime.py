@@ -14,8 +14,9 @@ from typing import Any
 
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.devices import choose_device, context_of, rounds_quotients
-from proofgrad.backends.opencl.emit import emit
+from proofgrad.backends.opencl.emit import OPENCL, WITH_SUBGROUPS, emit
 from proofgrad.backends.opencl.sequence import KernelLaunch, QueuedSequence
+from proofgrad.backends.opencl.subgroups import exchange
 from proofgrad.backends.opencl.vectors import VECTOR_LANES
 from proofgrad.backends.opencl.wheels import name_drivers_of_wheels
 from proofgrad.core.compile.machine.target import (
@@ -31,6 +32,7 @@ from proofgrad.core.compile.machine.target import (
     Target,
 )
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.fragments import WARP
 from proofgrad.core.ir.uop import UOp
 
 GROUPS_A_CORE = 4  # at least, so that all end at nearly the same time
@@ -60,9 +62,9 @@ class OpenCLBackend(Backend):
             told = f"{self.name} is {self.label}; not used: {'; '.join(refused)}"
             warnings.warn(told, stacklevel=2)
         self.rounds_quotients = rounds_quotients(self._cl, self.device)
-        self.target = _target(self._cl, self.device)
         self.identity = f"{self.label}, {self.device.version}, {self.device.driver_version}"
         self._context = context_of(self._cl, self.device)
+        self.target = _target(self._cl, self.device, exchange(self._cl, self.device, self._context))
         self._process = os.getpid()
         profiling = self._cl.command_queue_properties.PROFILING_ENABLE
         self._queue = self._cl.CommandQueue(self._context, properties=profiling)
@@ -86,7 +88,8 @@ class OpenCLBackend(Backend):
 
     def emit(self, linear: UOp, name: str) -> Source:
         in_double = not self.rounds_quotients
-        return emit(linear, name, self.target.has_fma, divides_in_double=in_double)
+        dialect = WITH_SUBGROUPS if self.target.warp_items else OPENCL
+        return emit(linear, name, self.target.has_fma, dialect, divides_in_double=in_double)
 
     def compile(self, source: Source) -> Binary:
         data = source.text.encode()
@@ -227,7 +230,7 @@ def _import_pyopencl() -> Any:
     return pyopencl
 
 
-def _target(cl: Any, device: Any) -> Target:
+def _target(cl: Any, device: Any, exchanges: bool) -> Target:
     is_gpu = bool(device.type & cl.device_type.GPU)  # on a CPU, PoCL calls a function for fma()
     missing = frozenset() if "cl_khr_fp64" in device.extensions else frozenset({dtypes.float64})
     return Target(
@@ -239,6 +242,7 @@ def _target(cl: Any, device: Any) -> Target:
         local_bytes=device.local_mem_size,
         units=device.max_compute_units if is_gpu else 0,
         lockstep=LOCKSTEP if is_gpu else 1,
+        warp_items=WARP if exchanges else 0,
         storage=ALL_TYPES - missing,
         arithmetic=WIDE_TYPES - missing,
         index_dtype=dtypes.int32,

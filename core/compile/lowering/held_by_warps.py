@@ -1,9 +1,9 @@
 """Memory of a group that items of one warp fill and read: a printer may leave it in their registers, and have them exchange it.
 
-Owns: which memory of a Linear is so, for which that is worth it, and whose element each item reads. Does not own: the instruction (backends). That a Linear is
-right does not hang on it: it says the same of memory that the items share. That nobody waits there needs two things more, which
-`PROVE=1` shows again (verify/kernels/warps.py): item t fills element t and reads those of its own warp, and all items of the warp come to
-each load together.
+Owns: which memory of a Linear is so, for which of it that is worth it, whose element each item reads. Does not own: the instructions
+(backends). That a Linear is right does not hang on it: it says the same of memory that the items share. That nobody waits there needs two
+things more, which `PROVE=1` shows again (verify/kernels/warps.py): item t fills element t and reads those of its own warp, and all items
+of the warp come to each load together.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Of each memory the loads, and of each of these the item whose element item 0, 1, ... gets.
 Reads = Mapping[UOp, Mapping[UOp, Sequence[int]]]
+
+WORD = 32  # bits, that are exchanged at once
 
 _FUNCTIONS: dict[Ops, Callable[[int, int], int]] = {
     ADD: operator.add, MUL: operator.mul, FLOORDIV: operator.floordiv, MOD: operator.mod,
@@ -71,6 +73,22 @@ def held_by_warps(linear: UOp) -> Reads:
         if index.src[0].op is FILLED:
             found.pop(memory_of(index.src[0]), None)
     return found
+
+
+def exchanged_memory(linear: UOp, wide_bytes: int) -> Reads:
+    """The memory that the items of a warp exchange; with more words to read than come in a wide load it is memory of the group."""
+    found = {}
+    for memory, reads in held_by_warps(linear).items():
+        others = [load for load, items in reads.items() if bits_apart(items) != 0]
+        if sum([max(WORD, load.dtype.bits) for load in others]) <= wide_bytes * 8:
+            found[memory] = reads
+    return found
+
+
+def bits_apart(items: Sequence[int]) -> int | None:
+    """In which bits the number of each item differs from that of the one whose element it gets; None: not all in the same."""
+    apart = items[0]
+    return apart if all([k ^ item == apart for k, item in enumerate(items)]) else None
 
 
 def memory_of(filled: UOp) -> UOp:
