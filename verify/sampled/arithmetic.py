@@ -215,7 +215,8 @@ def _to_tf32(dtype: DType, x: Values) -> Values:
         return x
     bits = numpy.asarray(x).view(f"u{dtype.itemsize}")
     half = bits.dtype.type(1 << (lost - 1))
-    rounded = (bits + half) >> bits.dtype.type(lost) << bits.dtype.type(lost)
+    with numpy.errstate(over="ignore"):  # of a NaN
+        rounded = (bits + half) >> bits.dtype.type(lost) << bits.dtype.type(lost)
     return numpy.where(numpy.isnan(x), x, rounded.view(x.dtype))
 
 

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from proofgrad import Tensor, dtypes
+from proofgrad import Context, Tensor, dtypes
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.nn.optim import Adam
@@ -19,6 +19,9 @@ from proofgrad.testing.conformance.differences import Exactness
 from proofgrad.testing.conformance.edges import FLOATS, INTEGERS
 
 SUMS = Exactness(relative=1e-4, absolute=1e-4)  # of some hundred float32 in another order
+ROUNDED = Exactness(
+    relative=1e-5, absolute=1e-5
+)  # of few: factors that are not rounded are off by more
 _TOLERANCES = {
     dtypes.float16: Exactness(relative=2e-2, absolute=2e-2),
     dtypes.bfloat16: Exactness(relative=8e-2, absolute=8e-2),
@@ -37,6 +40,13 @@ def _wave(count: int, *shape: int) -> Any:
 
 def _has(target: Target, *kinds: DType) -> bool:
     return all(kind in target.storage for kind in kinds)
+
+
+def _in_tf32(values: Any) -> Any:
+    """Finite float32 with 11 binary digits, the half away from 0."""
+    import numpy
+
+    return ((values.view(numpy.uint32) + 0x1000) & 0xFFFFE000).view(numpy.float32)
 
 
 def movement(device: str, target: Target, options: Options) -> Iterator[Item]:
@@ -102,6 +112,10 @@ def products(device: str, target: Target, options: Options) -> Iterator[Item]:
             continue
         x, y = Tensor(a, device).cast(kind), Tensor(b, device).cast(kind)
         yield Result(f"product {kind.name}", x @ y, a.astype(float) @ b, _TOLERANCES[kind])
+    with Context(ALLOW_TF32=1):
+        rounded = Tensor(a, device) @ Tensor(b, device)
+    expected = _in_tf32(a).astype(float) @ _in_tf32(b)
+    yield Result("product float32 in TF32", rounded, expected, ROUNDED)
     for kind in (dtypes.int32, dtypes.int64, dtypes.uint8):
         left, right = (a * 9).astype("int64"), (b * 9).astype("int64")
         left, right = (abs(left), abs(right)) if kind is dtypes.uint8 else (left, right)
