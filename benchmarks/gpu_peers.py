@@ -3,7 +3,7 @@
     python benchmarks/gpu_peers.py [--only TEXT ...] [--small] [--seconds 240] [--results FOLDER]
     python benchmarks/gpu_peers.py --page FILE      the table of docs/performance.md, from kept results
 
-Ours are recorded by TinyJit, torch's are called as its users do (float32 products are float32: no tf32). A sample is as many
+Ours are recorded by TinyJit, torch's are called as its users do (float32 products are float32; where a line says tf32, both are asked for it). A sample is as many
 calls as fill some milliseconds, between two events; ours and torch's take turns, and the median of each counts. What the
 machine can do at most is measured, too: a copy of memory, and torch's product of 8192 rows. `--small`: sizes that an emulated
 GPU can run (MOCKGPU=1), ours alone, to try this script.
@@ -17,19 +17,26 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from kept_results import FOLDER, geomean, keep
 
-from proofgrad import Device, Tensor, TinyJit
+from proofgrad import Context, Device, Tensor, TinyJit
 from proofgrad.core.ir.dtypes import dtypes
 
 SAMPLE_SECONDS, SAMPLES = 4e-3, 9
 MOST_CALLS = 200
-TOLERANCE = {"float32": 1e-4, "float64": 1e-10, "bfloat16": 2e-2, "float16": 3e-3, "int8": 0.0}
+TOLERANCE = {
+    "float32": 1e-4,
+    "float64": 1e-10,
+    "bfloat16": 2e-2,
+    "float16": 3e-3,
+    "int8": 0.0,
+    "tf32": 2e-3,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class Workload:
     peer: Callable[..., Any]
     operations: int = 0
     nbytes: int = 0
+    is_rounded: bool = False  # factors, to TF32: ours with ALLOW_TF32=1, torch with allow_tf32
 
 
 def product(n: int, k: int, m: int, dtype: str, turned: str = "") -> Workload:
@@ -91,6 +99,26 @@ def convolution(
     )
 
 
+def in_tf32(workload: Workload) -> Workload:
+    """The same with its factors rounded for matrix units."""
+
+    def ours(*arguments: Tensor) -> Tensor:
+        with Context(ALLOW_TF32=1):
+            return workload.ours(*arguments)
+
+    def peer(*arguments: Any) -> Any:
+        switches = _torch().backends.cuda.matmul, _torch().backends.cudnn
+        for switch in switches:
+            switch.allow_tf32 = True
+        result = workload.peer(*arguments)
+        for switch in switches:
+            switch.allow_tf32 = False
+        return result
+
+    name = workload.name.replace("float32", "tf32")
+    return replace(workload, name=name, ours=ours, peer=peer, is_rounded=True)
+
+
 def rows(
     name: str, shape: tuple[int, ...], dtype: str, ours: Any, peer: Any, passes: int
 ) -> Workload:
@@ -119,6 +147,9 @@ def workloads(small: bool) -> list[Workload]:
         product(s(4096), s(4096), s(4096), "float16"),
         product(s(4096), s(4096), s(4096), "int8"),
         product(s(2048), s(2048), s(2048), "float64"),
+        in_tf32(product(s(4096), s(4096), s(4096), "float32")),
+        in_tf32(product(s(4096), s(4096), s(4096), "float32", "B.T")),
+        in_tf32(product(s(1024), s(1024), s(1024), "float32")),
         product(s(1024), s(1024), s(1024), "float32"),
         product(s(1024), s(1024), s(1024), "bfloat16"),
         product(s(1000), s(700), s(900), "float32"),
@@ -129,7 +160,9 @@ def workloads(small: bool) -> list[Workload]:
         attention(4 if small else 32, s(4096), 64, "bfloat16", True),
         attention(4 if small else 32, s(4096), 128, "bfloat16"),
         attention(2 if small else 16, s(1024), 64, "float32"),
+        in_tf32(attention(4 if small else 32, s(4096), 64, "float32")),
         convolution(1 if small else 32, 64, 64, s(56), 3, 1, "float32"),
+        in_tf32(convolution(1 if small else 32, 64, 64, s(56), 3, 1, "float32")),
         convolution(1 if small else 32, 64, 64, s(56), 3, 1, "bfloat16"),
         convolution(1 if small else 32, 256, 512, s(14), 1, 1, "float32"),
         convolution(1 if small else 16, 3, 64, s(224), 7, 2, "float32"),
@@ -302,7 +335,10 @@ def page(path: Path) -> str:
         ours, theirs = line["seconds"]["ours"], line["seconds"]["torch"]
         dtype = line["workload"].split(",")[0].split()[-1]
         share = "-"
-        limits["float16"] = limits["bfloat16"]  # of the same units
+        limits["float16"], limits["tf32"] = (
+            limits["bfloat16"],
+            limits["bfloat16"] / 2,
+        )  # of the same units
         if line["bytes"]:
             share = f"{line['bytes'] / ours / limits['copy']:.0%}"
         elif dtype in limits:
@@ -345,7 +381,10 @@ def main() -> int:
             failed += 1
             print(f"{workload.name}: failed\n{traceback.format_exc()[-1500:]}", flush=True)
             continue
-        if line.get("difference", 0.0) > TOLERANCE[workload.dtype]:
+        if (
+            line.get("difference", 0.0)
+            > TOLERANCE["tf32" if workload.is_rounded else workload.dtype]
+        ):
             failed += 1
             print(f"{workload.name}: WRONG VALUES")
         print(shown(line, limits), flush=True)
