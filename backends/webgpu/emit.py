@@ -3,6 +3,8 @@
 Owns: statements, loops, memory, the head of a kernel. Does not own: the meaning of the ops in WGSL (functions.py), types and
 constants (types.py).
 
+The items of a workgroup share rows: what they keep together is in its memory, and they wait for each other at barriers.
+
 Elements of 8 and 16 bits share words of 32. An item that stores one clears and sets its bits by two atomic operations, which
 leave those of its neighbours alone.
 """
@@ -15,18 +17,21 @@ from proofgrad.backends.webgpu.floats import NOTHING
 from proofgrad.backends.webgpu.functions import Functions, expression
 from proofgrad.backends.webgpu.transcendental import LOOPS
 from proofgrad.backends.webgpu.types import constant, is_bits, is_small, memory_bits, register_type
+from proofgrad.core.compile.lowering.held_by_warps import memory_of
 from proofgrad.core.compile.lowering.program_facts import (
+    group_size,
     items_to_start,
     operation_count,
     parameter_types,
     parameters,
 )
+from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
-GROUP_SIZE = 64  # work items of a group: every device takes so many
+GROUP_SIZE = 64  # work items of a group that shares nothing: every device takes so many
 MOST_GROUPS = 65535  # along an axis: what every device takes
 ITEMS_A_ROW = GROUP_SIZE * MOST_GROUPS  # of groups side by side; more items are in further rows
 LOOPS_RUN = "// times that the loops of an item run: "  # some devices end loops early
@@ -34,7 +39,7 @@ LOOPS_RUN = "// times that the loops of an item run: "  # some devices end loops
 
 def emit(linear: UOp, name: str) -> Source:
     """The kernel `name` of a program. Raises: CompileError for a node that it cannot print."""
-    printer = _Printer(linear.src)
+    printer = _Printer(linear)
     for node in linear.src:
         printer.print_node(node)
     return Source(
@@ -43,6 +48,7 @@ def emit(linear: UOp, name: str) -> Source:
         text=printer.module(name, parameters(linear)),
         params=parameter_types(linear),
         global_size=items_to_start(linear),
+        group_size=group_size(linear),
         cost_flops=operation_count(linear),
         program=linear,
     )
@@ -51,29 +57,41 @@ def emit(linear: UOp, name: str) -> Source:
 class _Printer:
     """The text so far. `names` holds, for each node printed, the expression of its value."""
 
-    def __init__(self, nodes: Sequence[UOp]) -> None:
+    def __init__(self, linear: UOp) -> None:
+        nodes = linear.src
         self.functions = Functions()
         self._names: dict[UOp, str] = {}
         self._lines: list[str] = []
         self._depth = 1
         self._values = 0
         self._stored = {n.src[0].src[0] for n in nodes if n.op is Ops.STORE}
-        self._turns = loop_turns(nodes)
+        self._group, self._waits = group_size(linear), waits(linear)
+        self._turns = loop_turns(nodes, self._group)
+        kept = [n for n in nodes if n.op is Ops.FILLED and is_of_group(n.src[1:])]
+        self._of_group = {*kept, *map(memory_of, kept)}
+        self._shared = 0  # open loops that the items of a group share out
         self._is_grid = any(n.op is Ops.RANGE and n.arg[1] is AxisRole.GLOBAL for n in nodes)
 
     def module(self, name: str, slots: dict[int, UOp]) -> str:
         """The whole text."""
         bindings = [self._binding(k, slot, param) for k, (slot, param) in enumerate(slots.items())]
-        size = GROUP_SIZE if self._is_grid else 1
+        size = self._group or (GROUP_SIZE if self._is_grid else 1)
         head = f"""@compute @workgroup_size({size})
 fn {name}(
     @builtin(global_invocation_id) item: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32
 ) {{
   {NOTHING} = groups.z - 1u;"""
         body = "".join([f"{line}\n" for line in self._lines])
-        memory = f"{LOOPS_RUN}{self._turns}\n{''.join(bindings)}"
+        shared = [self._shared_memory(n) for n in self._of_group if n.op is Ops.SCRATCH]
+        memory = f"{LOOPS_RUN}{self._turns}\n{''.join([*bindings, *sorted(shared)])}"
         return f"{memory}var<private> {NOTHING}: u32;\n\n{self.functions}\n{head}\n{body}}}\n"
+
+    def _shared_memory(self, node: UOp) -> str:
+        number, size = node.arg
+        return f"var<workgroup> kept{number}: array<{register_type(node.dtype)}, {size}>;\n"
 
     def _binding(self, k: int, slot: int, param: UOp) -> str:
         """A slot in use, and for elements that share words how one is read and written."""
@@ -97,15 +115,17 @@ fn {name}(
             case Ops.SCRATCH:
                 number, size = node.arg
                 name = self._names[node] = f"kept{number}"
+                if node in self._of_group:
+                    return
                 self._line(f"var {name}: array<{register_type(node.dtype)}, {size}>;")
             case Ops.FILLED:
-                self._names[node] = self._names[node.src[0].src[0].src[0]]
+                self._names[node] = self._names[memory_of(node)]
+                self._wait(node)
             case Ops.RANGE:
                 self._open(node)
             case Ops.END:
-                if node.src[0].arg[1] is not AxisRole.GLOBAL:
-                    self._depth -= 1
-                    self._line("}")
+                self._wait(node)
+                self._close(node.src[0])
             case Ops.INDEX:
                 return
             case Ops.BROADCAST if node.dtype.lanes == 1:
@@ -134,11 +154,37 @@ fn {name}(
         if role is AxisRole.GLOBAL:
             self._line(f"let {name} = {kind}(item.x + item.y * {ITEMS_A_ROW}u);")
             self._line(f"if ({name} >= {size}) {{ return; }}")
+        elif role is AxisRole.BLOCK:
+            self._line(f"let {name} = {kind}(group.x + group.y * {MOST_GROUPS}u);")
+            self._line(f"if ({name} >= {size}) {{ return; }}")
+        elif role is AxisRole.LANE:
+            self._shared += 1
+            if self._is_one_each(node):
+                return self._line(f"let {name} = {kind}(lane);")
+            first = f"var {name} = {kind}(lane)"
+            self._line(f"for ({first}; {name} < {size}; {name} += {self._group}) {{")
+            self._depth += 1
         elif role in (AxisRole.LOOP, AxisRole.REDUCE):
             self._line(f"for (var {name}: {kind} = 0; {name} < {size}; {name}++) {{")
             self._depth += 1
         else:
             raise CompileError(f"a loop with the role {role.value} cannot be printed as WGSL")
+
+    def _close(self, loop: UOp) -> None:
+        role = loop.arg[1]
+        self._shared -= role is AxisRole.LANE
+        if role not in (AxisRole.GLOBAL, AxisRole.BLOCK) and not self._is_one_each(loop):
+            self._depth -= 1
+            self._line("}")
+
+    def _is_one_each(self, loop: UOp) -> bool:
+        """Whether each item of a group has one iteration of a loop."""
+        size = loop.src[0]
+        return loop.arg[1] is AxisRole.LANE and size.op is Ops.CONST and size.arg == self._group
+
+    def _wait(self, node: UOp) -> None:
+        if node in self._waits:
+            self._line("workgroupBarrier();")
 
     def _load(self, node: UOp) -> None:
         memory, at, *mask = [*node.src[0].src]
@@ -171,6 +217,8 @@ fn {name}(
             line = f"put_{self._names[memory]}({self._index(at)}, {bits});"
         else:
             line = f"{self._names[memory]}[{self._index(at)}] = {text};"
+        if self._group and not self._shared and memory.op is Ops.PARAM:  # what one item stores
+            line = f"if (lane == 0u) {{ {line} }}"
         self._line(f"if ({self._names[mask[0]]}) {{ {line} }}" if mask else line)
 
     def _index(self, at: UOp) -> str:
@@ -203,14 +251,17 @@ fn {name}(
         self._lines.append("  " * self._depth + text)
 
 
-def loop_turns(nodes: Sequence[UOp]) -> int:
-    """How often the loops of one item run together, at most; a loop whose size is no constant counts once."""
+def loop_turns(nodes: Sequence[UOp], group: int | None = None) -> int:
+    """How often the loops of one item, of a group of so many, run together, at most; a loop whose size is no constant counts once."""
     total, around = 0, [1]
     for node in nodes:
         if node.op is Ops.RANGE:
-            is_loop = node.arg[1] is not AxisRole.GLOBAL and node.src[0].op is Ops.CONST
-            around.append(around[-1] * (int(node.src[0].arg) if is_loop else 1))
-            total += around[-1] if node.arg[1] is not AxisRole.GLOBAL else 0
+            role, size = node.arg[1], node.src[0]
+            is_loop = role not in (AxisRole.GLOBAL, AxisRole.BLOCK)
+            turns = int(size.arg) if is_loop and size.op is Ops.CONST else 1
+            turns = -(-turns // (group or 1)) if role is AxisRole.LANE else turns
+            around.append(around[-1] * turns)
+            total += around[-1] if is_loop else 0
         elif node.op is Ops.END:
             around.pop()
         else:

@@ -46,6 +46,10 @@ _LIMITS = (
     "max-storage-buffers-per-shader-stage",
 )
 _NATIVE = frozenset({Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD})  # elsewhere they are computed in float64
+_GPUS = ("DiscreteGPU", "IntegratedGPU")
+LOCKSTEP = 32  # items of a GPU that run in step, at least
+# Of a workgroup, what every device takes.
+MOST_ITEMS, LOCAL_BYTES = 256, 1 << 14
 WORD_BYTES = 4
 LEAST_BYTES = 16
 TOGETHER = 64  # launches that are handed over at once
@@ -79,7 +83,7 @@ class WebGPUBackend(Backend):
         self._marker = self.alloc(LEAST_BYTES)
         self.unpromised = self._tried()
         self.most_turns = self._turns()
-        self.target = _target(bool(features), self.unpromised)
+        self.target = _target(bool(features), self.unpromised, info["adapter_type"])
 
     def emit(self, linear: UOp, name: str) -> Source:
         return emit(linear, name)
@@ -254,7 +258,7 @@ def _grid(binary: Binary, device: str) -> tuple[int, int]:
     items = binary.source.global_size
     if items is None:
         return (1, 1)
-    groups = -(-items // GROUP_SIZE)
+    groups = -(-items // (binary.source.group_size or GROUP_SIZE))
     rows = -(-groups // MOST_GROUPS)
     if rows > MOST_GROUPS or items >= 1 << 32:
         raise DeviceError(
@@ -264,11 +268,14 @@ def _grid(binary: Binary, device: str) -> tuple[int, int]:
     return (min(groups, MOST_GROUPS), rows)
 
 
-def _target(has_long: bool, unpromised: tuple[str, ...]) -> Target:
+def _target(has_long: bool, unpromised: tuple[str, ...], kind: str) -> Target:
     missing = {dtypes.float64} | (set() if has_long else {dtypes.int64, dtypes.uint64})
     return Target(
         "WEBGPU",
         work_items=True,
+        group_items=MOST_ITEMS,
+        local_bytes=LOCAL_BYTES,
+        lockstep=LOCKSTEP if kind in _GPUS else 1,
         storage=ALL_TYPES - missing,
         arithmetic=WIDE_TYPES - missing,
         index_dtype=dtypes.int32,

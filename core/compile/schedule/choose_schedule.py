@@ -47,7 +47,7 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     Of a kernel that will be summed in blocks only that: for the kernel that adds them up, more is decided when it is there.
     """
     if target.has_scalar_items:
-        return AUTOMATIC
+        return _of_scalar_items(kernel, target, override)
     if (along := find_along(kernel)) is not None:
         return schedule_along(kernel, along, target, override)
     if (warps := choose_warps(kernel, target, override)) is not None:
@@ -100,6 +100,14 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
         transposed=None if override.transposed is None else turned,
         threads=shares,
     )
+
+
+def _of_scalar_items(kernel: UOp, target: Target, override: Schedule) -> Schedule:
+    """Such items may share rows, and nothing else."""
+    group = None if find_along(kernel) is not None else choose_group(kernel, target, override)
+    if group is None or not group.items:
+        return AUTOMATIC
+    return Schedule(tiled=False, reduction_block=0, unroll=_unroll(override), group=group)
 
 
 def _unroll(override: Schedule) -> int:

@@ -60,8 +60,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     """Split and mark the loops that run as vectors, threads and unrolled copies, as the schedule says."""
     target = context.target
     along = find_along(nest.graph)
-    if target.has_scalar_items:
-        return nest if along is None else counting_up(nest, along)[0]
+    if target.has_scalar_items and along is not None:
+        return counting_up(nest, along)[0]
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if along is not None and schedule.group is not None and schedule.group.items:
         return in_scans(nest, along, schedule.group.items, target)
@@ -83,6 +83,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         return _short_reductions_at_once(in_groups(nest, schedule.group, target), schedule)
     if schedule.transposed is not None and schedule.transposed.along:
         return through_memory(nest, schedule.transposed, target)
+    if target.has_scalar_items:
+        return nest
     # Of loops that have another number by now: the part of a thread, one in another order.
     numbers: dict[int, int] = {}
     if schedule.threads and runs_in_order(nest.graph):
