@@ -396,3 +396,29 @@ def test_every_tensor_is_a_parameter_until_it_is_said_not_to_be() -> None:
     y = Tensor([2.0])
     (x * y).sum().backward()
     assert x.grad is None and y.grad is not None
+
+
+@pytest.mark.parametrize("same", [Tensor.float, lambda x: x.to(x.device)], ids=["float", "to"])
+@pytest.mark.parametrize("requires_grad", [True, None])
+def test_a_leaf_under_two_names_has_one_gradient_after_one_was_computed(
+    same: Callable[[Tensor], Tensor], requires_grad: bool | None
+) -> None:
+    """A cast to the type that it has is the same leaf: `realize` took its own node from it."""
+    x = Tensor([1.0, 2.0], requires_grad=requires_grad)
+    y = same(x).realize()
+    total = (y * 3 + x * 2).sum()
+    assert total.gradient(x)[0].tolist() == [5.0, 5.0]
+    total.backward()
+    assert x.grad is not None and x.grad.tolist() == [5.0, 5.0]
+    assert y.grad is not None and y.grad.tolist() == [5.0, 5.0]
+
+
+def test_a_leaf_that_is_written_to_is_no_longer_another_one() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x.float().realize()
+    with Tensor.no_grad():
+        y += 1
+    (y * 3 + x * 2).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0, 2.0]
+    assert y.grad is not None and y.grad.tolist() == [3.0, 3.0]
+    assert (x.tolist(), y.tolist()) == ([1.0, 2.0], [2.0, 3.0])

@@ -128,11 +128,13 @@ class Tensor(
         return self.kernelize(*lst)
 
     def _leads_to_a_parameter(self) -> Flag:
-        """Does a gradient pass from here to a Tensor with requires_grad=True?
+        """Does a gradient pass from here to another Tensor with requires_grad=True, or to one that is the same leaf?
 
         Then the graph is kept, so that `backward` works after `realize`. All other graphs are
         dropped, so that a loop of realised steps does not grow without end.
         """
+        if self._twins_now():
+            return True
         if not TensorBase._parameters.data or self._uop.op is Ops.BUFFER:  # type: ignore[attr-defined]
             return False
         if self._uop.op is Ops.DETACH and self._uop.arg is None:  # with one it is a custom gradient

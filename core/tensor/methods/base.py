@@ -10,7 +10,7 @@ import functools
 import itertools
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
-from weakref import WeakValueDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -86,6 +86,8 @@ class TensorBase:
     _grad_off: ClassVar[bool] = False  # within `no_grad`
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
     _parameters: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
+    # Leaves that were made of a leaf by an operation that does nothing: Tensors of one node.
+    _twins: ClassVar[WeakKeyDictionary[UOp, list[ref[TensorBase]]]] = WeakKeyDictionary()
     _numbers: ClassVar[WeakValueDictionary[int, TensorBase]] = (
         WeakValueDictionary()
     )  # Tensor(2), without a type
@@ -133,6 +135,26 @@ class TensorBase:
             TensorBase._parameters.pop(id(self), None)
         if requires_grad is not False:
             TensorBase._leaves[id(self)] = self
+
+    def _leaf_twin(self) -> Self:
+        """The same leaf as another Tensor: a gradient of one is that of both, as long as both name this node."""
+        same = self._value()
+        if id(self) in TensorBase._leaves and same._uop is self._uop:
+            same._become_leaf(self._requires_grad, own=False)
+            if not is_in_memory(self._uop):
+                TensorBase._twins[self._uop] = [
+                    ref(one) for one in (*self._twins_now(), self, same)
+                ]
+        return same
+
+    def _twins_now(self) -> list[TensorBase]:
+        """Other leaves that name this node."""
+        if not TensorBase._twins.data:  # type: ignore[attr-defined]
+            return []
+        there = [one() for one in TensorBase._twins.get(self._uop, ())]
+        return [
+            one for one in there if one is not None and one is not self and one._uop is self._uop
+        ]
 
     def _with(self, uop: UOp) -> Self:
         """The result of an operation on this Tensor; a view of it, if the operation is an alias."""
@@ -280,6 +302,13 @@ def check_same_device(operation: str, a: TensorBase, b: TensorBase) -> None:
             f"{operation} of Tensors on {a.device} and {b.device};"
             f" move one of them with .to({target!r})"
         )
+
+
+def is_in_memory(uop: UOp) -> bool:
+    """Is this a buffer of its device, in some shape?"""
+    while uop.op is Ops.RESHAPE:
+        uop = uop.src[0]
+    return uop.op is Ops.BUFFER
 
 
 def own_value(uop: UOp) -> UOp:

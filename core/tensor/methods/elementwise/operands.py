@@ -142,10 +142,7 @@ class Operands(TensorBase):
         target = as_dtype(dtype)
         if self.dtype is not target:
             return self._with(self._uop.cast(target))
-        same = self._value()
-        if id(self) in TensorBase._leaves and same._uop is self._uop:
-            same._become_leaf(self._requires_grad, own=False)
-        return same
+        return self._leaf_twin()
 
     def detach(self) -> Self:
         """The same values; no gradient passes."""
