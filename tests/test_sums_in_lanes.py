@@ -137,7 +137,7 @@ def test_a_replay_multiplies_what_it_is_given() -> None:
     step = TinyJit(lambda x: (x @ Tensor(weight).T).realize())
     for k in range(4):
         x = numbers(2, 50) + k
-        assert_close(step(Tensor(x).realize()), x @ weight.T)
+        assert_close(step(Tensor(x).realize()), x @ weight.T, atol=5e-5)
 
 
 # -- a matrix times a vector: results side by side share what they load of it -----------------------

@@ -183,3 +183,11 @@ def test_pad_lays_minus_zero_around_if_asked(machine: str) -> None:
     padded = Tensor([1.0]).pad(((1, 1),), value=-0.0)
     assert np.signbit(padded.numpy()).tolist() == [True, False, True]
     assert not np.signbit(Tensor([1.0]).pad(((1, 1),)).numpy()).any()
+
+
+@pytest.mark.parametrize(
+    "padding", [((1,), (1, 2)), (((1, 2),) * 3), ((1, 2, 3), (1, 2)), ("ab", 1)]
+)
+def test_what_is_no_pair_for_each_axis_is_named(padding: object) -> None:
+    with pytest.raises(ShapeError, match="needs a pair for each axis"):
+        Tensor.ones(2, 3).pad(padding)  # type: ignore[arg-type]

@@ -208,12 +208,13 @@ class Movement(Views, Operators):
                 raise ShapeError(f"pad {tuple(flat)} needs pairs for at most {self.ndim} axes")
             pairs = [(flat[k], flat[k + 1]) for k in range(0, len(flat), 2)][::-1]
             return [(0, 0)] * (self.ndim - len(pairs)) + pairs
-        pairs = [(0, 0) if pair is None else (pair[0], pair[1]) for pair in padding]
-        if len(pairs) != self.ndim:
+        pairs = [(0, 0) if pair is None else pair for pair in padding]
+        are_pairs = all([isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs])
+        if not are_pairs or len(pairs) != self.ndim:
             raise ShapeError(
                 f"pad {tuple(padding)} needs a pair for each axis of {show(self.shape)}"
             )
-        return pairs
+        return [(before, after) for before, after in pairs]
 
     def _pad_by_positions(self, axis: Whole, before: Whole, after: Whole, mode: str) -> Self:
         """One axis with its own elements around it; negative amounts cut after that.
