@@ -278,3 +278,9 @@ def test_mulacc_of_floats_rounds_the_product_first() -> None:
     x = round_float(0.1, dtypes.float32)
     want = round_float(round_float(x * x, dtypes.float32) + x, dtypes.float32)
     assert evaluate(Ops.MULACC, dtypes.float32, (x, x, x)) == want
+
+
+@pytest.mark.parametrize("scalar", [*dtypes.all, *dtypes.fp8s, dtypes.index], ids=str)
+def test_a_lane_of_a_vector_has_the_type_that_it_is_made_of(scalar: DType) -> None:
+    assert scalar.vec(4).scalar is scalar
+    assert scalar.vec(4).vec(1) is scalar

@@ -47,7 +47,7 @@ class DType:
     @property
     def scalar(self) -> DType:
         """The type of one lane."""
-        return self if self.lanes == 1 else _BY_NAME[self.name.partition("x")[0]]
+        return self if self.lanes == 1 else _BY_NAME[self.name.rpartition("x")[0]]
 
     @property
     def base(self) -> DType:
