@@ -183,6 +183,16 @@ def test_kernel_of_a_network_compares_each_pair_once_and_in_lanes() -> None:
         assert "select" not in text and "load i32" not in text
 
 
+@pytest.mark.parametrize("registers", [16, 32])
+def test_layers_of_a_level_are_shared_by_as_few_kernels_as_can_be(registers: int) -> None:
+    """The last kernel of a level is that of other levels, where more than one is needed."""
+    for level in range(1, 40):
+        counts = networks._layers_of_kernels(level, registers)
+        assert sum(counts) == level and all([1 <= n <= networks.LAYERS for n in counts])
+        assert len(counts) == -(-level // networks.LAYERS)
+    assert networks._layers_of_kernels(9, registers) == ([1, 4, 4] if registers > 16 else [3, 3, 3])
+
+
 @pytest.mark.parametrize("size", range(1, 12))
 def test_merge_exchange_sorts_any_number_of_elements(size: int) -> None:
     """A network that sorts all sequences of 0 and 1 sorts all sequences (Knuth 5.3.4, theorem Z)."""
