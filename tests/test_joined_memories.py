@@ -56,6 +56,18 @@ def test_long_ones_get_a_kernel_each_and_short_ones_one_together() -> None:
     assert (launches(Tensor.cat(*long)), launches(Tensor.cat(*short))) == (3, 1)
 
 
+@pytest.mark.heuristics
+@pytest.mark.parametrize(
+    ("columns", "count"), [((64, 64), 2), ((60, 61), 1)], ids=["whole lines", "across lines"]
+)
+def test_rows_that_share_lines_are_joined_by_one_kernel(
+    columns: tuple[int, int], count: int
+) -> None:
+    """Where the results do not stay in the second cache, and each row would have a line that two kernels write."""
+    one, other = [Tensor.ones(16_000, n).contiguous().realize() for n in columns]
+    assert launches(one.cat(other, dim=1)) == count
+
+
 def test_a_replay_joins_what_it_is_given() -> None:
     join = TinyJit(lambda a, b, c: a.cat(b, c, dim=1).realize())
     for step in range(4):

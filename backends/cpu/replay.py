@@ -118,7 +118,8 @@ class Replay:
     def _run_shared(self) -> None:
         threads = self._threads
         with threads as words:
-            self._records[1:_HEAD] = [words, threads.share_address]
+            if words != self._records[1]:  # as they are in a process that was forked off
+                self._records[1:_HEAD] = [words, threads.share_address]
             self._call()
 
 

@@ -91,7 +91,22 @@ def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
         ]
     )
     saved = other * left_out / lanes * CYCLES_OF_A_CHOICE
-    return Cut(loop, tuple(borders), saved - len(borders) * target.core.launch_cycles)
+    shared = sum([_cycles_at_a_border(graph, loop, border, target) for border in borders])
+    return Cut(loop, tuple(borders), saved - len(borders) * target.core.launch_cycles - shared)
+
+
+def _cycles_at_a_border(graph: UOp, loop: UOp, border: int, target: Target) -> float:
+    """Cycles to write twice the lines that two parts share, one in each iteration of the loops outside, where results do not stay in the
+    second cache. (Measured: zeros above and below 388 images of 12 x 37 take 78 us in three parts, 69 in one.)
+    """
+    (memory, position), loops = graph.src[0].src[0].src[:2], output_loops(graph)
+    itemsize, outside = memory.dtype.itemsize, loops[: loops.index(loop)]
+    moves = [(coefficient(position, loop) or 0) * border]
+    moves += [coefficient(position, x) or 0 for x in outside]
+    is_between_lines = all([move * itemsize % target.first_cache.line_bytes == 0 for move in moves])
+    if is_between_lines or memory.arg[1] * itemsize <= target.room_bytes:
+        return 0.0
+    return prod([size_of(x) for x in outside]) * target.core.memory_line_cycles
 
 
 def _evenly(ends: list[int], most: int) -> list[int]:
