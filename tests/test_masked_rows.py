@@ -160,6 +160,28 @@ def test_a_mask_by_data_is_asked_without_a_branch(is_data: bool) -> None:
     assert ("!unpredictable" in text) == is_data == ("!1 = !{}" in text)
 
 
+@pytest.mark.parametrize("op", [Ops.WHERE, Ops.MAX, Ops.MIN])
+def test_a_position_by_data_is_chosen_without_a_branch(op: Ops) -> None:
+    """What is stored there is no position: of it LLVM makes what it likes."""
+    size, five = [UOp(Ops.CONST, dtypes.int32, (), n) for n in (8, 5)]
+    loop = UOp(Ops.RANGE, dtypes.int32, (size,), (0, AxisRole.LOOP))
+    numbers, out = [UOp(Ops.PARAM, dtypes.int32, (), (slot, 8)) for slot in (1, 0)]
+    asked = UOp(Ops.INDEX, dtypes.int32, (numbers, loop))
+    number = UOp(Ops.LOAD, dtypes.int32, (asked,))
+    beyond = number < five
+    choice = UOp(op, dtypes.int32, (beyond, number, five) if op is Ops.WHERE else (number, five))
+    read = UOp(Ops.INDEX, dtypes.int32, (numbers, choice))
+    value, position = (
+        UOp(Ops.LOAD, dtypes.int32, (read,)),
+        UOp(Ops.INDEX, dtypes.int32, (out, loop)),
+    )
+    for nodes, stored, count in (([choice, read, value], value, 1), ([choice], choice, 0)):
+        before = [out, numbers, size, five, loop, asked, number, beyond, *nodes, position]
+        ends = [UOp(Ops.STORE, dtypes.void, (position, stored)), UOp(Ops.END, dtypes.void, (loop,))]
+        text = emit(linear([*before, *ends]), "kernel", Dialect()).text
+        assert text.count(", !unpredictable !1") == text.count("!1 = !{}") == count
+
+
 def test_a_loop_without_a_mask_is_not_skipped() -> None:
     assert not skipped(linear_of(matmul(64, 64, 64, dtype=dtypes.float32)))
 

@@ -134,6 +134,19 @@ def _where(writer: Writer, node: UOp, operands: Sequence[str]) -> str:
     return writer.let(f"select {flag} {condition}, {choice}")
 
 
+def write_unpredictable_choice(writer: Writer, node: UOp, operands: Sequence[str]) -> str:
+    """A WHERE, MAX or MIN of integers of one lane, of which LLVM shall make no branch: the module has `UNPREDICTABLE`."""
+    if node.op is Ops.WHERE:
+        condition, first, second = operands
+    else:
+        (first, second), dtype = operands, node.dtype
+        condition = write_op(writer, Ops.CMPLT, dtype, (first, second))
+        if node.op is Ops.MAX:
+            first, second = second, first
+    kind = register_type(node.dtype)
+    return writer.let(f"select i1 {condition}, {kind} {first}, {kind} {second}, !unpredictable !1")
+
+
 def _brought_to_bound(node: UOp) -> str | None:
     """Whether a choice is x, or a constant c where x is beyond it: the larger or smaller of both, and a NaN if x is one.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proofgrad.backends.llvm.arithmetic import write_alu, write_op
+from proofgrad.backends.llvm.arithmetic import write_alu, write_op, write_unpredictable_choice
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.llvm.held import unrolled_loops
@@ -71,7 +71,7 @@ class _Printer(LoopPrinter, MemoryPrinter):
         body = first + self.scratch + self.writer.lines
         body += [*self._settled(), *self.release, "  ret void"]
         ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.nontemporal else [])]
-        ends += ["", UNPREDICTABLE] if self.by_data else []
+        ends += ["", UNPREDICTABLE] if self.by_data or self.choices_by_data else []
         ends += unrolled_loops(self.unrolled)
         return [
             *zeros,
@@ -144,7 +144,9 @@ class _Printer(LoopPrinter, MemoryPrinter):
                 self.registers[node] = made
                 return
             operands = [self._register(s) for s in node.src]
-            self.registers[node] = write_alu(self.writer, node, operands)
+            is_guess = node in self.choices_by_data
+            write = write_unpredictable_choice if is_guess else write_alu
+            self.registers[node] = write(self.writer, node, operands)
             if node.op is Ops.MUL:
                 self.products[node] = self.writer.block
         else:

@@ -17,12 +17,12 @@ from proofgrad.backends.llvm.text import memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.ops import ALU, CASTS, Ops
+from proofgrad.core.ir.uop import UOp, toposort
 
 # What a module says that stores past the caches.
 NONTEMPORAL = "!0 = !{i32 1}"
-# And one in which a load's mask depends on data: a branch would be mispredicted. LLVM makes one of a choice without it.
+# And one in which a load's mask, or its position, depends on data: a branch would be mispredicted. LLVM makes one of a choice without it.
 UNPREDICTABLE = "!1 = !{}"
 
 
@@ -64,13 +64,28 @@ def masks_by_data(linear: UOp) -> set[UOp]:
     """The masks, of one lane, of accesses that depend on what is loaded before."""
     indices = [n for n in linear.src if n.op is Ops.INDEX and len(n.src) > 2]
     masks = {n.src[2] for n in indices if n.src[2].dtype.lanes == 1}
-    if not masks:
-        return masks
+    return masks & _by_data(linear) if masks else masks
+
+
+def choices_by_data(linear: UOp) -> set[UOp]:
+    """The choices, of one lane, that positions are made of and that depend on what is loaded before, as an element's number that is taken
+    from the end where it is negative.
+    """
+    positions = [node.src[1] for node in linear.src if node.op is Ops.INDEX]
+    terms = toposort(positions, lambda node: node.op in ALU or node.op in CASTS)
+    made = {n for n in terms if n.op in _CHOICES and n.dtype.is_int and n.dtype.lanes == 1}
+    return made & _by_data(linear) if made else made
+
+
+_CHOICES = (Ops.WHERE, Ops.MAX, Ops.MIN)
+
+
+def _by_data(linear: UOp) -> set[UOp]:
     read: set[UOp] = set()
     for node in linear.src:
         if node.op is Ops.LOAD or not read.isdisjoint(node.src):
             read.add(node)
-    return masks & read
+    return read
 
 
 def write_address(writer: Writer, position: Position, index: str, index_dtype: DType) -> str:

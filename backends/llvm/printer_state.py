@@ -16,7 +16,7 @@ from proofgrad.backends.llvm.interleave import interleaved_stores
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators
 from proofgrad.backends.llvm.matrix_loads import Together, loads_together, rounded_by_products
 from proofgrad.backends.llvm.matrix_rows import with_rows
-from proofgrad.backends.llvm.memory import Position, masks_by_data
+from proofgrad.backends.llvm.memory import Position, choices_by_data, masks_by_data
 from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.peeling import peeled
 from proofgrad.backends.llvm.prefetch import prefetched
@@ -88,6 +88,7 @@ class PrinterState(ABC):
             *[(*w.choices[1:], *w.nodes, *w.before) for w in self.ways.values()]
         )
         self.by_data = masks_by_data(linear)
+        self.choices_by_data = choices_by_data(linear)
         self.transposed = transposed_stores(linear)
         self.between = {} if dialect.target.work_items else interleaved_stores(linear)
         together = {**self.transposed, **self.between}
