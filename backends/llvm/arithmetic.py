@@ -127,6 +127,10 @@ _INTRINSICS = _table(
 
 def _where(writer: Writer, node: UOp, operands: Sequence[str]) -> str:
     condition, if_true, if_false = operands
+    if condition == literal(
+        True, node.src[0].dtype
+    ):  # in a loop that is written for masks that hold
+        return if_true
     if writer.dialect.has_extremes and (extreme := _brought_to_bound(node)) is not None:
         return writer.call(extreme, node.dtype, (if_false, if_true))
     flag, llvm_type = register_type(node.src[0].dtype), register_type(node.dtype)

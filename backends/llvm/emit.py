@@ -107,8 +107,8 @@ class _Printer(LoopPrinter, MemoryPrinter):
         return [" ".join(declaration.split()), ""] if size else []
 
     def _write(self, node: UOp) -> None:
-        if node in self.of_ways:
-            return  # with the first choice
+        if node in self.of_ways or node in self.unread:
+            return  # with the first choice, or never
         if (way := self.ways.get(node)) is not None:
             self._choose(way)
         else:

@@ -10,7 +10,7 @@ of the buffer, so it needs no branch; a store under a scalar mask is a branch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.text import memory_type, register_type, type_code
@@ -26,8 +26,7 @@ NONTEMPORAL = "!0 = !{i32 1}"
 UNPREDICTABLE = "!1 = !{}"
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """The registers of an INDEX. With a vector index, `address` is None until it is needed.
 
     With `offsets`, lane k is so many elements behind `address`.
@@ -218,7 +217,7 @@ def _load_of_parts(
         mask = writer.let(f"shufflevector {bools} {position.mask}, {bools} poison, {_order(own)}")
         first = f"{memory_type(part.scalar)}, {position.pointer(writer.dialect)} {position.address}"
         address = writer.let(f"getelementptr {first}, i64 {k * lanes}", "at")
-        its = replace(position, mask=mask, mask_lanes=lanes, address=address)
+        its = position._replace(mask=mask, mask_lanes=lanes, address=address)
         loaded.append(_masked_load(writer, its, part))
     while len(loaded) > 1:
         vector, whole = memory_type(part), _order(range(2 * part.lanes))
@@ -301,7 +300,7 @@ def write_store(writer: Writer, position: Position, dtype: DType, value: str) ->
     label = writer.fresh("store")
     writer.do(f"br i1 {position.mask}, label %{label}, label %{label}.end")
     writer.begin_block(label)
-    _store_lanes(writer, replace(position, mask=None), dtype, value)
+    _store_lanes(writer, position._replace(mask=None), dtype, value)
     writer.do(f"br label %{label}.end")
     writer.begin_block(f"{label}.end")
 
@@ -314,7 +313,7 @@ def _store_lanes(writer: Writer, position: Position, dtype: DType, value: str) -
         _masked_store(writer, position, dtype, value)
     elif position.mask is not None:
         end = ask_all_lanes(writer, position, "store")
-        _store_lanes(writer, replace(position, mask=None), dtype, value)
+        _store_lanes(writer, position._replace(mask=None), dtype, value)
         writer.do(f"br label %{end}")
         writer.begin_block(f"{end}.lanes")
         _masked_store(writer, position, dtype, value)

@@ -5,8 +5,6 @@ Owns: which of the forms of memory.py and others a node takes. Does not own: tho
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.conversions import write_cast
 from proofgrad.backends.llvm.copies import is_aligned, write_copy
@@ -66,10 +64,11 @@ class MemoryPrinter(PrinterState):
             return
         mask = node.src[2] if len(node.src) > 2 else None
         is_held = buffer in self.held
+        own = self._index_in_item if is_held else self._index
         position = Position(
             buffer=self._register(buffer),
             element=buffer.dtype.scalar,
-            index=self._index_in_item(buffer, index) if is_held else self._register(index),
+            index=own(buffer, index),
             index_dtype=index.dtype,
             mask=None if mask is None else self._register(mask),
             mask_lanes=1 if mask is None else mask.dtype.lanes,
@@ -79,19 +78,19 @@ class MemoryPrinter(PrinterState):
         )
         is_aligned = buffer.op is Ops.PARAM or buffer in self.of_group
         if self.dialect.memory_bytes > 1 and is_aligned and index.dtype.lanes == 1:
-            position = replace(position, multiple_of=largest_power_of_two(index))
+            position = position._replace(multiple_of=largest_power_of_two(index))
         if is_held and index.dtype.lanes == 1:
             address = write_address(self.writer, position, position.index, position.index_dtype)
-            position = replace(position, address=address)
+            position = position._replace(address=address)
         elif index.dtype.lanes == 1:
-            position = replace(position, address=self._address(node, position, index))
+            position = position._replace(address=self._address(node, position, index))
         elif (apart := lanes_apart(index) or self._lanes_from(index)) is not None:
             first, offsets = apart
             multiple = largest_power_of_two(first) if is_aligned else 1
             address = self._address(node, position, first)
-            position = replace(position, address=address, offsets=offsets, multiple_of=multiple)
+            position = position._replace(address=address, offsets=offsets, multiple_of=multiple)
         if mask is not None and mask.dtype.lanes > 1:
-            position = replace(position, known=self._known(mask))
+            position = position._replace(known=self._known(mask))
         self.positions[node] = position
 
     def _known(self, mask: UOp) -> tuple[bool | None, ...]:
@@ -106,8 +105,12 @@ class MemoryPrinter(PrinterState):
         distance = None if self.turn is None else self.turn.distance(first)
         if self.turn is None or distance is None:
             return write_address(self.writer, position, self._term(first), first.dtype)
-        known = replace(position, buffer=str(self.turn.positions[node].address))
+        known = position._replace(buffer=str(self.turn.positions[node].address))
         return write_address(self.writer, known, str(distance), dtypes.int64)
+
+    def _index(self, memory: UOp, index: UOp) -> str:
+        """The register of an index; none of a vector that is not needed."""
+        return "" if index in self.unread else self._register(index)
 
     def _index_in_item(self, memory: UOp, index: UOp) -> str:
         """Where an element is in what this item has: the turn, which is the position without the item, over all items."""
@@ -213,7 +216,7 @@ class MemoryPrinter(PrinterState):
         for row in together.rows:
             place = row.position
             start = write_address(self.writer, position, self._register(place), place.dtype)
-            known = replace(position, buffer=start)
+            known = position._replace(buffer=start)
             address = write_address(self.writer, known, str(row.behind), dtypes.int64)
             words += self.dialect.load_matrices(let, address, together.is_across)
         for k, load in enumerate(together.loads):

@@ -8,7 +8,6 @@ What an item holds of a result of a matrix unit are two neighbours of each of se
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
 from functools import reduce
 
 from proofgrad.backends.llvm.memory import Position, ask_all_lanes, lane_address, write_store
@@ -82,7 +81,7 @@ def store_pieces(writer: Writer, position: Position, dtype: DType, value: str) -
         end = writer.fresh("store")
         writer.do(f"br i1 {position.mask}, label %{end}.whole, label %{end}")
         writer.begin_block(f"{end}.whole")
-    _store_pieces(writer, replace(position, mask=None), dtype, value)
+    _store_pieces(writer, position._replace(mask=None), dtype, value)
     writer.do(f"br label %{end}")
     if position.mask_lanes > 1:
         writer.begin_block(f"{end}.lanes")

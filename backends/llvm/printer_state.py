@@ -20,7 +20,7 @@ from proofgrad.backends.llvm.memory import Position, choices_by_data, masks_by_d
 from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.peeling import peeled
 from proofgrad.backends.llvm.prefetch import prefetched
-from proofgrad.backends.llvm.register_transpose import transposed_stores
+from proofgrad.backends.llvm.register_transpose import transposed_stores, unread_vectors
 from proofgrad.backends.llvm.skipping import skipped, unswitched
 from proofgrad.backends.llvm.text import literal
 from proofgrad.backends.llvm.tiles import tiles_of
@@ -89,6 +89,7 @@ class PrinterState(ABC):
         )
         self.by_data = masks_by_data(linear)
         self.choices_by_data = choices_by_data(linear)
+        self.unread = unread_vectors(linear)
         self.transposed = transposed_stores(linear)
         self.between = {} if dialect.target.work_items else interleaved_stores(linear)
         together = {**self.transposed, **self.between}

@@ -15,7 +15,7 @@ from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, PARAM, RANGE, STORE
+from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, INDEX, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import UOp
 
 ITEMSIZE = 4
@@ -32,6 +32,21 @@ def lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
         if first.op is BROADCAST and apart.op is CONST and isinstance(apart.arg, tuple):
             return first.src[0], apart.arg
     return None
+
+
+def unread_vectors(linear: UOp) -> set[UOp]:
+    """Vectors of positions that no instruction reads: accesses take the scalar, and how far behind it each lane is."""
+    apart = {n for n in linear.src if n.dtype.lanes > 1 and lanes_apart(n) is not None}
+    if not apart:
+        return apart
+    for node in linear.src:
+        if node.op is not INDEX:
+            apart.difference_update(node.src)
+    wide = {source for node in apart for source in node.src if source.op is BROADCAST}
+    for node in linear.src:
+        if node not in apart:
+            wide.difference_update(node.src)
+    return apart | wide
 
 
 def transposed_stores(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:

@@ -351,10 +351,11 @@ def lie_near(
     contraction: Contraction, tile: Tile, cache: FirstCache, part: float = UNSTAGED_WAYS
 ) -> bool:
     """Whether a tile reads its rows along lines, which find room in that part of the ways of the first cache."""
+    if not contraction.rows_lie_along_depth:
+        return False
     itemsize = contraction.itemsize
     sets = [1 if s is None else _sets(s * itemsize, cache) for s in contraction.row_steps]
-    most = int(part * cache.ways) * min(sets, default=tile.rows)
-    return contraction.rows_lie_along_depth and tile.rows <= most
+    return tile.rows <= int(part * cache.ways) * min(sets, default=tile.rows)
 
 
 def columns_collide(contraction: Contraction, cache: FirstCache) -> bool:
