@@ -34,7 +34,7 @@ class Position(NamedTuple):
 
     buffer: str
     element: DType
-    index: str
+    index: str  # type: ignore[assignment]
     index_dtype: DType
     address: str | None = None
     mask: str | None = None

@@ -142,9 +142,8 @@ class TensorBase:
         if id(self) in TensorBase._leaves and same._uop is self._uop:
             same._become_leaf(self._requires_grad, own=False)
             if not is_in_memory(self._uop):
-                TensorBase._twins[self._uop] = [
-                    ref(one) for one in (*self._twins_now(), self, same)
-                ]
+                together: list[TensorBase] = [*self._twins_now(), self, same]
+                TensorBase._twins[self._uop] = [ref(one) for one in together]
         return same
 
     def _twins_now(self) -> list[TensorBase]:
