@@ -34,7 +34,7 @@ class Position(NamedTuple):
 
     buffer: str
     element: DType
-    index: str  # type: ignore[assignment]
+    number: str  # the register of the index
     index_dtype: DType
     address: str | None = None
     mask: str | None = None
@@ -265,14 +265,14 @@ def lane_address(writer: Writer, position: Position, lane: int) -> str:
             f"{position.pointer(writer.dialect)} {position.address}, i64 {position.offsets[lane]}"
         )
         return writer.let(f"getelementptr {memory_type(position.element)}, {first}", "at")
-    index = writer.lane(position.index, position.index_dtype, lane)
+    index = writer.lane(position.number, position.index_dtype, lane)
     return write_address(writer, position, index, position.index_dtype.scalar)
 
 
 def _pointers(writer: Writer, position: Position, dtype: DType) -> str:
     """Operand: one pointer a lane; of lanes that are known to be so far behind an address, from it on."""
     if position.offsets is None:
-        pointers = write_address(writer, position, position.index, position.index_dtype)
+        pointers = write_address(writer, position, position.number, position.index_dtype)
     else:
         first = f"{position.pointer(writer.dialect)} {position.address}"
         behind = ", ".join([f"i64 {offset}" for offset in position.offsets])

@@ -68,7 +68,7 @@ class MemoryPrinter(PrinterState):
         position = Position(
             buffer=self._register(buffer),
             element=buffer.dtype.scalar,
-            index=own(buffer, index),
+            number=own(buffer, index),
             index_dtype=index.dtype,
             mask=None if mask is None else self._register(mask),
             mask_lanes=1 if mask is None else mask.dtype.lanes,
@@ -80,7 +80,7 @@ class MemoryPrinter(PrinterState):
         if self.dialect.memory_bytes > 1 and is_aligned and index.dtype.lanes == 1:
             position = position._replace(multiple_of=largest_power_of_two(index))
         if is_held and index.dtype.lanes == 1:
-            address = write_address(self.writer, position, position.index, position.index_dtype)
+            address = write_address(self.writer, position, position.number, position.index_dtype)
             position = position._replace(address=address)
         elif index.dtype.lanes == 1:
             position = position._replace(address=self._address(node, position, index))

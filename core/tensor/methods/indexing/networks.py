@@ -45,8 +45,8 @@ SHORT = 24
 ROUNDED = 5
 # Side by side: as many as one vector has lanes, or two.
 LEAST_LINES = 16
-# Elements of lanes that are empty, which are sorted, too: so many take longer than another network, of few rows.
-WORTH_A_NETWORK = 1 << 13
+# Elements of lanes that are empty, which are sorted, too: so many take longer than another network, of few rows, and than Python needs to make it.
+WORTH_A_NETWORK = 1 << 16
 # To rank so few elements takes less time than Python needs to make the graph of a network.
 RANKED_COMPARISONS = 1 << 17
 # What is read and written at once, in one piece if it begins at a multiple: a line of the cache, or the widest vector.
