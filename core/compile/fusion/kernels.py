@@ -29,6 +29,7 @@ from proofgrad.core.ir.uop import UOp, known_below, toposort
 READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 _COMPUTED = ELEMENTWISE | {Ops.REDUCE_AXIS}
+_CAST = frozenset({Ops.CAST})
 _ALL_MOVED = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})  # the same elements, each once
 
 
@@ -62,7 +63,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     for reductions in ends.values():
         stored |= _beside_a_contraction(reductions, position)
     leads_to_reduction -= selecting
-    work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else frozenset({Ops.CAST}))
+    work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else _CAST)
     for node in nodes:
         if node.op is Ops.EXPAND and _worth_storing(node, work, leads_to_reduction):
             work.store(_below_movement(node.src[0], stored))
@@ -252,7 +253,7 @@ class _Work:
     """What computing nodes without a buffer would run; found once for each, until one below it gets a buffer."""
 
     def __init__(
-        self, stored: set[UOp], consumers: dict[UOp, list[UOp]], free: frozenset[Ops]
+        self, stored: set[UOp], consumers: dict[UOp, list[UOp]], free: frozenset[Ops] = _CAST
     ) -> None:
         """`free`: operations that count for nothing."""
         self.stored, self._consumers, self._free = stored, consumers, free
