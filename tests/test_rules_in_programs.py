@@ -163,8 +163,8 @@ class _SmoothInstance(Instance):
         return np.array(slopes)
 
     def _weighted(self, node: UOp, weights: UOp, elements: dict[UOp, Any]) -> float:
-        if node.op is Ops.TF32:  # a step function, which has the slope of what it rounds, as casts have
-            node = node.src[0]
+        # A rounding is a step function, and has the slope of what it rounds, as casts have.
+        node = node.src[0] if node.op is Ops.TF32 else node
         total = oracle.evaluate_tensor(node, elements) * oracle.evaluate_tensor(weights, elements)
         return float(np.sum(total, dtype=np.float64))
 
