@@ -19,10 +19,11 @@ from proofgrad.backends.llvm.skipping import parts_of_truths, settled
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.tiles import TILE, write_nothing
 from proofgrad.backends.llvm.written_out import AT_ONCE, Ahead, Turn
+from proofgrad.core.compile.lowering.program_facts import is_one_each
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import CONST, END, RANGE
+from proofgrad.core.ir.op_names import END, RANGE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -159,7 +160,7 @@ class LoopPrinter(PrinterState):
         if node in self.straight:
             return self._open_last_part(node)
         self.shared += role is AxisRole.LANE
-        if self._is_one_each(node):
+        if is_one_each(node, self.group):
             item = self.dialect.item_of_group(self.writer.let)
             self.registers[node] = write_cast(self.writer, item, dtypes.uint32, node.dtype)
             return
@@ -250,17 +251,12 @@ class LoopPrinter(PrinterState):
         bound = str(self.at_last[node]) if node in self.at_last else self._register(size)
         return "0", bound, not is_positive
 
-    def _is_one_each(self, node: UOp) -> bool:
-        """Whether each item of a group has one iteration of a loop."""
-        size = node.src[0]
-        return node.arg[1] is AxisRole.LANE and size.op is CONST and size.arg == self.group
-
     def close_loop(self, node: UOp) -> None:
         """The next iteration, or what is behind the loop."""
         self.shared -= node.src[0].arg[1] is AxisRole.LANE
         if node.src[0].arg[1] in (AxisRole.GLOBAL, AxisRole.BLOCK):
             return
-        if self._is_one_each(node.src[0]):
+        if is_one_each(node.src[0], self.group):
             return
         if node in self.waits:
             self._wait_for_group(self.waits[node])

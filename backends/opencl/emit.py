@@ -23,6 +23,7 @@ from proofgrad.backends.opencl.vectors import vector_type
 from proofgrad.core.compile.lowering.held_by_warps import bits_apart, exchanged_memory, memory_of
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
+    is_one_each,
     items_to_start,
     operation_count,
     parameter_types,
@@ -223,7 +224,7 @@ class _Printer:
             case AxisRole.LANE:
                 self._shared += 1
                 first = f"{kind} {name} = ({kind}){self.item}"
-                if self._is_one_each(node):
+                if is_one_each(node, self._group):
                     return self._line(f"{first};")
                 self._line(f"for ({first}; {name} < {size}; {name} += {self._group}) {{")
                 self._depth += 1
@@ -254,14 +255,11 @@ class _Printer:
         if role in (AxisRole.LOOP, AxisRole.REDUCE):
             self._running.remove(range_node)
         self._shared -= role is AxisRole.LANE
-        if role not in (AxisRole.GLOBAL, AxisRole.BLOCK) and not self._is_one_each(range_node):
+        if role not in (AxisRole.GLOBAL, AxisRole.BLOCK) and not is_one_each(
+            range_node, self._group
+        ):
             self._depth -= 1
             self._line("}")
-
-    def _is_one_each(self, node: UOp) -> bool:
-        """Whether each item of a group has one iteration of a loop."""
-        size = node.src[0]
-        return node.arg[1] is AxisRole.LANE and size.op is Ops.CONST and size.arg == self._group
 
     def _wait(self, node: UOp) -> None:
         if node in self._waits:

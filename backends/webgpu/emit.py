@@ -20,6 +20,7 @@ from proofgrad.backends.webgpu.types import constant, is_bits, is_small, memory_
 from proofgrad.core.compile.lowering.held_by_warps import memory_of
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
+    is_one_each,
     items_to_start,
     operation_count,
     parameter_types,
@@ -159,7 +160,7 @@ fn {name}(
             self._line(f"if ({name} >= {size}) {{ return; }}")
         elif role is AxisRole.LANE:
             self._shared += 1
-            if self._is_one_each(node):
+            if is_one_each(node, self._group):
                 return self._line(f"let {name} = {kind}(lane);")
             first = f"var {name} = {kind}(lane)"
             self._line(f"for ({first}; {name} < {size}; {name} += {self._group}) {{")
@@ -173,14 +174,9 @@ fn {name}(
     def _close(self, loop: UOp) -> None:
         role = loop.arg[1]
         self._shared -= role is AxisRole.LANE
-        if role not in (AxisRole.GLOBAL, AxisRole.BLOCK) and not self._is_one_each(loop):
+        if role not in (AxisRole.GLOBAL, AxisRole.BLOCK) and not is_one_each(loop, self._group):
             self._depth -= 1
             self._line("}")
-
-    def _is_one_each(self, loop: UOp) -> bool:
-        """Whether each item of a group has one iteration of a loop."""
-        size = loop.src[0]
-        return loop.arg[1] is AxisRole.LANE and size.op is Ops.CONST and size.arg == self._group
 
     def _wait(self, node: UOp) -> None:
         if node in self._waits:

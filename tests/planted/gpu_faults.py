@@ -6,9 +6,10 @@ Owns: the faults, running a program with one on an emulated GPU. Does not own: w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.passes.stages import Procedure
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
-from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.tensor.runtime.device import Device
@@ -174,33 +175,18 @@ def _half_memory(self: PTXDialect, name: str, array: str) -> str:
     return f"{name} = internal addrspace(3) global {half} undef, align 16"
 
 
-def _words_exchanged(
-    self: PTXDialect,
-    let: Callable[[str], str],
-    types: tuple[DType, DType],
-    before: str,
-    column: str,
-    rows: Sequence[str],
-    steps: int,
-) -> str:
-    return write_product(let, types, before, column, rows[::-1], steps)
+def _words_exchanged(self: PTXDialect, let: Callable[[str], str], *given: Any) -> str:
+    *others, rows, steps = given
+    return write_product(let, *others, rows[::-1], steps)
 
 
-def _not_rounded(
-    self: PTXDialect,
-    let: Callable[[str], str],
-    types: tuple[DType, DType],
-    before: str,
-    column: str,
-    rows: Sequence[str],
-    steps: int,
-) -> str:
+def _not_rounded(self: PTXDialect, let: Callable[[str], str], *given: Any) -> str:
     """The bits of a float32 go to the unit, which does not look at the last of them."""
 
     def bits(text: str) -> str:
         return let(re.sub(r"call i32 @\S*tf32\S*\(float (\S+)\)", r"bitcast float \1 to i32", text))
 
-    return write_product(bits, types, before, column, rows, steps)
+    return write_product(bits, *given)
 
 
 def _other_rows(

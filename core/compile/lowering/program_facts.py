@@ -59,6 +59,12 @@ def launch_size(linear: UOp, role: AxisRole) -> int | None:
 PLAIN_GROUP = 64
 
 
+def is_one_each(loop: UOp, group: int | None) -> bool:
+    """Whether each of so many items of a group has one iteration of a loop."""
+    size = loop.src[0]
+    return loop.arg[1] is AxisRole.LANE and size.op is CONST and size.arg == group
+
+
 def group_size(linear: UOp) -> int | None:
     """Items of a group, where items wait for each other; None: no groups.
 
