@@ -415,3 +415,28 @@ def test_context_of_the_trial_is_the_one_that_is_used(device: Backend) -> None:
     assert len(made) == tried
     context_of(Counted(), chosen)  # the first has it
     assert len(made) == tried + 1
+
+
+RACE = """
+import os
+import numpy as np
+from proofgrad import Context, Device, Tensor
+
+x = Tensor(np.arange(64, dtype=np.float32), device="CL").realize()
+with Context(PLANS=0):
+    for size in range(30, 40):
+        Tensor.realize(x[:size] * 3.5 + x[:size].sqrt())
+        for k in range(3000):
+            os.environ[f"NAME{size}_{k % 200}"] = "x" * (k % 97)
+        Device["CL"].synchronize()
+print("done")
+"""
+
+
+@pytest.mark.usefixtures("device")
+def test_program_may_change_its_environment_after_a_first_launch(tmp_path: Path) -> None:
+    """PoCL spawns a linker with the environment of the process, in a thread of its own."""
+    variables = os.environ | {"PROOFGRAD_CACHE": str(tmp_path)}
+    command = [sys.executable, "-W", "ignore", "-c", RACE]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

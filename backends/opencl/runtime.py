@@ -117,12 +117,19 @@ class OpenCLBackend(Backend):
             )
 
     def enqueue(self, launch: KernelLaunch, kernel: Any, arguments: Sequence[Any] | None) -> None:
-        """Put a launch on the queue; `arguments` None: the kernel object has those of its last launch."""
+        """Put a launch on the queue; `arguments` None: the kernel object has those of its last launch.
+
+        The first launch of a kernel is waited for. PoCL links a kernel only then, in a thread of its own, with a process
+        that it spawns: where the program changes os.environ meanwhile, that fails, and PoCL ends the whole program.
+        """
         self._check_process()
         try:
             if arguments is not None:
                 kernel.set_args(*arguments)
             self._cl.enqueue_nd_range_kernel(self._queue, kernel, launch.grid, launch.group)
+            if not launch.is_linked:
+                self._queue.finish()
+                launch.is_linked = True
         except self._cl.Error as error:
             raise self._explained(f"launching {launch.entry}", error) from None
 

@@ -33,6 +33,7 @@ class KernelLaunch:
         self.machine, self.make, self.entry, self.slots = machine, make, entry, slots
         self.grid, self.group = (shape[0],), (shape[1],)
         self.kernel = make()
+        self.is_linked = False  # it has run once
         machine.require_local_memory(self.kernel, entry)
         self._lock = threading.Lock()
 
