@@ -325,6 +325,12 @@ def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:
     return -(-rows // tile.rows), -(-columns // tile.columns)
 
 
+def tiles_of(contraction: Contraction, tile: Tile) -> int:
+    """How many tiles the kernel goes through: those of each block of the sum count anew."""
+    blocks = prod(size_of(loop) for loop in contraction.blocks)
+    return prod(tiles_along(contraction, tile), start=contraction.other_tiles * blocks)
+
+
 @lru_cache(maxsize=32)
 def load_steps(factor: UOp, loop: UOp) -> list[int | None]:
     """How far each load of an operand moves with a loop; None: not by the same step each time."""

@@ -6,7 +6,7 @@ tactics/local_buffers.py, fusion/kernels.py).
 
 from __future__ import annotations
 
-from math import gcd, inf, log2, prod
+from math import gcd, inf, log2
 
 from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.compile.machine.target import Target
@@ -19,7 +19,7 @@ from proofgrad.core.compile.schedule.contraction import (
     lanes_of_sum,
     load_steps,
     table_elements,
-    tiles_along,
+    tiles_of,
 )
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -78,7 +78,7 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     if tile.lanes == 1:
         return _cycles_of_summed_lanes(tile, contraction, target)
     core, depth, itemsize = target.core, contraction.depth, contraction.itemsize
-    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    tiles = tiles_of(contraction, tile)
     products, loads = tile.rows * tile.vectors, _loads(tile, at_once, contraction)
     step = max(
         products / core.multiply_adds_a_cycle,
@@ -105,7 +105,7 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
 def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target) -> float:
     """The same of tiles whose elements are vectors along the sum: each step loads one for each row and column."""
     core, itemsize = target.core, contraction.itemsize
-    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    tiles = tiles_of(contraction, tile)
     lanes, inner = lanes_of_sum(contraction, target), size_of(contraction.reduction.src[-1])
     products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
     busiest = loads / core.loads_a_cycle
@@ -187,7 +187,9 @@ def _waits_of_orders(tile: Tile, contraction: Contraction, target: Target) -> tu
         return depth * SHOWN_OF_CACHE * cycles * min(1.0, cycles / step)
 
     panel = _panel_bytes(tile, contraction)
-    is_far = target.near_bytes < panel <= target.room_bytes
+    is_far = target.near_bytes < panel <= target.room_bytes or (
+        contraction.blocks and columns_collide(contraction, target.first_cache)
+    )
     along_columns = wait(tile.rows + tile.columns) if is_far else 0.0
     rows, columns = contraction.row_count, contraction.column_count
     column_bytes = columns * depth * itemsize
@@ -341,9 +343,9 @@ def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, targe
 
 
 def rows_worth_a_table(target: Target, itemsize: int) -> int:
-    """So many rows of a product take as long as a table of its columns: to fill it, and to read it from memory."""
+    """So many rows of a product take as long as a table of its columns: to read them, to write it (lines are read before), to read it."""
     a_row = 1 / (target.core.multiply_adds_a_cycle * max(1, target.vector_bytes // itemsize))
-    table = target.core.copy_cycles + itemsize / target.core.memory_bytes_a_cycle
+    table = target.core.copy_cycles + 4 * itemsize / target.core.memory_bytes_a_cycle
     return round(table / a_row)
 
 

@@ -6,7 +6,7 @@ table (tactics/pack_operands.py), the kernels of blocks (tactics/block_reduction
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, log2
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
@@ -19,6 +19,7 @@ from proofgrad.core.compile.schedule.contraction import (
     load_steps,
     table_elements,
     tiles_along,
+    tiles_of,
 )
 from proofgrad.core.compile.schedule.cost_model import (
     TILE_CYCLES,
@@ -29,6 +30,7 @@ from proofgrad.core.compile.schedule.cost_model import (
     cycles_to_pack,
     goes_along_rows,
     lie_near,
+    lines_that_stay,
     pays_packing,
     readers_worth_a_table,
     rows_worth_a_table,
@@ -44,12 +46,15 @@ ITEMS_A_THREAD = 8
 # Where an override asks for a table, it may have so many elements at most: a quarter of a gigabyte of float32.
 LARGEST_ASKED_TABLE = 1 << 26
 # Steps of the sum in a block, in pages that a processor foresees the reading of at once: each step is a row of the
-# columns' operand. With more rows to use a block for, going through the sums less often is worth more (measured).
-FEW_ROWS, PAGES_OF_FEW, PAGES_OF_MORE, LEAST_PAGES = 48, 1, 2, 1 / 2
+# columns' operand. With twice the rows to use a block for, going through the sums half as often is worth it (measured).
+FEW_ROWS, PAGES_OF_FEW, LEAST_PAGES = 48, 1, 1 / 2
 # So many blocks that reading and writing the sums counts little, and a mask of the last one (measured: 3 do not pay, 5 do).
 FEWEST_BLOCKS = 4
-# Where vectors of a matrix lie across lines, each is read twice, and a table is worth it for so many times fewer rows.
-ACROSS_LINES = 4
+# Pages that the second buffer of translations has (1536 or 2048 since Skylake, 2048 and more since Zen 2).
+TRANSLATED_LATER = 2048
+# Of a matrix in no more pages, whose lines do not push each other out of the second cache, so many times fewer rows are multiplied in
+# blocks, for any order is as fast; and of one whose vectors lie across lines, unless its rows are in more pages (measured).
+NEAR, ACROSS_LINES = 4, 2
 # Types of fewer bytes are summed in wider registers; memory would round them at each block.
 LEAST_ITEMSIZE = 4
 
@@ -102,6 +107,7 @@ def _stay_near(contraction: Contraction, tile: Tile, target: Target) -> bool:
     nbytes = contraction.depth * width
     return (
         contraction.column_factor.op is LOAD
+        and contraction.depth <= lines_that_stay(_row_bytes(contraction), target)
         and width >= target.first_cache.line_bytes
         and contraction.growth_of_columns <= 1
         and contraction.readers_of_columns(tile) < WORTH_PACKING
@@ -157,7 +163,7 @@ def _pays_transposing(contraction: Contraction, tile: Tile, target: Target) -> b
 
 def _packing(contraction: Contraction, tile: Tile, target: Target) -> float:
     """Cycles in which all items pack their columns."""
-    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    tiles = tiles_of(contraction, tile)
     readers = row_tiles_of_an_item(contraction, tile, target)
     return tiles * cycles_to_pack(tile, contraction, target) / readers
 
@@ -224,7 +230,7 @@ def choose_reduction_block(
     rows = contraction.row_count
     if not _is_long(contraction, target) or rows > _most_rows(contraction, target):
         return 0
-    pages = PAGES_OF_FEW if rows <= FEW_ROWS else PAGES_OF_MORE
+    pages = PAGES_OF_FEW * 2 ** max(0, ceil(log2(rows / FEW_ROWS)))
     at_most, at_least = [int(n * target.core.foreseen_pages) for n in (pages, LEAST_PAGES)]
     return _block(size_of(loops[0]), at_most, at_least)
 
@@ -234,16 +240,28 @@ def _is_long(contraction: Contraction, target: Target) -> bool:
 
     (Measured: matrices of half a megabyte to two, of which 10 to 48 rows are multiplied, are 1.0 to 2.6 times as fast without blocks.)
     """
-    return contraction.columns_at_once * contraction.itemsize >= target.cache_bytes
+    return _column_bytes(contraction) >= target.cache_bytes
+
+
+def _column_bytes(contraction: Contraction) -> int:
+    return contraction.columns_at_once * contraction.itemsize
+
+
+def _row_bytes(contraction: Contraction) -> int:
+    """From an element of the columns' operand to that of the next step of the sum."""
+    step, *_ = load_steps(contraction.column_factor, contraction.reduction.src[-1])
+    return (step or 0) * contraction.itemsize
 
 
 def _most_rows(contraction: Contraction, target: Target) -> int:
-    """With more rows a table of the columns is read often enough."""
-    itemsize = contraction.itemsize
-    most = rows_worth_a_table(target, itemsize)
-    (step,) = load_steps(contraction.column_factor, contraction.reduction.src[1])
-    in_lines = step is not None and step * itemsize % target.first_cache.line_bytes == 0
-    return most if in_lines else most // ACROSS_LINES
+    """With more rows a table of the columns is read often enough, or they are better read where they lie."""
+    most, row_bytes = rows_worth_a_table(target, contraction.itemsize), _row_bytes(contraction)
+    is_near = _column_bytes(contraction) < TRANSLATED_LATER * target.page_bytes
+    if is_near and contraction.depth <= lines_that_stay(row_bytes, target):
+        most //= NEAR
+    is_far = contraction.depth > TRANSLATED_LATER and row_bytes >= target.page_bytes
+    in_lines = row_bytes > 0 and row_bytes % target.first_cache.line_bytes == 0
+    return most if in_lines or is_far else most // ACROSS_LINES
 
 
 def _block(depth: int, at_most: int, at_least: int) -> int:
@@ -266,5 +284,5 @@ def filling(
         return cycles
     if packs_columns(contraction, tile, target, override):
         return cycles + _packing(contraction, tile, target)
-    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    tiles = tiles_of(contraction, tile)
     return cycles + tiles * cycles_across_lines(tile, contraction, target)

@@ -168,14 +168,15 @@ def choose_blocks(
 def _width_of_blocks(contraction: Contraction, tile: Tile, target: Target) -> int:
     """Tiles of columns of an item: sums of all rows and a block fit half of the second cache.
 
-    As wide as that, for memory is read best in long pieces.
+    As wide as that, for memory is read best in long pieces; and all items alike, for tiles beyond the last are computed, too.
     """
     row_tiles, column_tiles = tiles_along(contraction, tile)
     bytes_a_tile = (row_tiles * tile.rows + contraction.depth) * tile.columns
     bytes_a_tile *= contraction.itemsize
     items = prod(size_of(x) for x in contraction.others)
     shared = -(-ITEMS_A_THREAD_OF_BLOCKS * target.threads // items)
-    return max(1, min(target.room_bytes // bytes_a_tile, -(-column_tiles // shared)))
+    most = max(1, min(target.room_bytes // bytes_a_tile, -(-column_tiles // shared)))
+    return -(-column_tiles // -(-column_tiles // most))
 
 
 def _block(tiles: int, at_most: int) -> int:
