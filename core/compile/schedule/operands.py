@@ -53,8 +53,9 @@ FEWEST_BLOCKS = 4
 # Pages that the second buffer of translations has (1536 or 2048 since Skylake, 2048 and more since Zen 2).
 TRANSLATED_LATER = 2048
 # Of a matrix in no more pages, whose lines do not push each other out of the second cache, so many times fewer rows are multiplied in
-# blocks, for any order is as fast; and of one whose vectors lie across lines, unless its rows are in more pages (measured).
-NEAR, ACROSS_LINES = 4, 2
+# blocks, for any order is as fast; and of one whose vectors lie across lines. Of one with more rows than those pages half as many rows
+# again are (measured).
+NEAR, ACROSS_LINES, FAR = 4, 2, 1.5
 # Types of fewer bytes are summed in wider registers; memory would round them at each block.
 LEAST_ITEMSIZE = 4
 
@@ -253,15 +254,16 @@ def _row_bytes(contraction: Contraction) -> int:
     return (step or 0) * contraction.itemsize
 
 
-def _most_rows(contraction: Contraction, target: Target) -> int:
+def _most_rows(contraction: Contraction, target: Target) -> float:
     """With more rows a table of the columns is read often enough, or they are better read where they lie."""
     most, row_bytes = rows_worth_a_table(target, contraction.itemsize), _row_bytes(contraction)
     is_near = _column_bytes(contraction) < TRANSLATED_LATER * target.page_bytes
+    if contraction.depth > TRANSLATED_LATER and not is_near:
+        return FAR * most
     if is_near and contraction.depth <= lines_that_stay(row_bytes, target):
         most //= NEAR
-    is_far = contraction.depth > TRANSLATED_LATER and row_bytes >= target.page_bytes
     in_lines = row_bytes > 0 and row_bytes % target.first_cache.line_bytes == 0
-    return most if in_lines or is_far else most // ACROSS_LINES
+    return most if in_lines else most // ACROSS_LINES
 
 
 def _block(depth: int, at_most: int, at_least: int) -> int:
