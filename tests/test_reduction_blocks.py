@@ -20,6 +20,9 @@ from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule import operands
 from proofgrad.core.compile.schedule import reduction_blocks as long_rows
+from proofgrad.core.compile.schedule.contraction import tiles_along
+from proofgrad.core.compile.schedule.operands import packs_columns
+from proofgrad.core.compile.schedule.tiles import choose_blocks, find_contraction
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -59,7 +62,7 @@ def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> No
     assert block_of(matmul(64, 1024, 1024, dtype=dtypes.float32)) == 64
     assert block_of(matmul(16, 1024, 1024, dtype=dtypes.float32)) == 32
     assert block_of(matmul(64, 1000, 1024, dtype=dtypes.float32)) == 50
-    assert block_of(matmul(16, 1024, 1001, dtype=dtypes.float32)) == 32
+    assert block_of(matmul(12, 1024, 1001, dtype=dtypes.float32)) == 32
     assert block_of(matmul(16, 1021, 1024, dtype=dtypes.float32)) == 32  # the last has a mask
     more = matmul(256, 1024, 1024, dtype=dtypes.float32)
     assert block_of(more) == 0 and block_of(more, Schedule(reduction_block=16)) == 16
@@ -73,6 +76,33 @@ def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> No
         matmul(32, 1024, 1024, dtype=dtypes.float16),  # memory would round the sums
     ):
         assert block_of(other) == 0
+
+
+@pytest.mark.heuristics
+def test_long_sums_of_many_rows_are_summed_in_long_blocks_whose_columns_are_packed() -> None:
+    for sizes, steps in (
+        ((512, 8192, 1000), 512),
+        ((512, 5000, 1000), 500),
+        ((512, 1500, 1000), 0),
+    ):
+        assert block_of(matmul(*sizes, dtype=dtypes.float32)) == steps
+    body = summed(matmul(512, 8192, 1000, dtype=dtypes.float32), AVX512)[-1]
+    found = find_contraction(body, AVX512)
+    assert found is not None
+    assert packs_columns(*found, replace(AVX512, scratch_bytes=1 << 18))
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("columns", [4096, 4001, 1776, 5553])
+def test_items_of_blocks_are_alike(columns: int) -> None:
+    """Tiles beyond the last are computed, too: fewer than there are items."""
+    body = summed(matmul(64, 4096, columns, dtype=dtypes.float32), AVX512)[-1]
+    found = find_contraction(body, AVX512)
+    assert found is not None
+    contraction, tile = found
+    tiles, width = tiles_along(contraction, tile)[1], choose_blocks(*found, AVX512).column_tiles
+    items = -(-tiles // width)
+    assert contraction.blocks and items > 1 and items * width - tiles < items
 
 
 def test_columns_of_one_matrix_stay_in_the_cache_where_those_of_all_do_not() -> None:

@@ -55,7 +55,10 @@ TRANSLATED_LATER = 2048
 # Of a matrix in no more pages, whose lines do not push each other out of the second cache, so many times fewer rows are multiplied in
 # blocks, for any order is as fast; and of one whose vectors lie across lines. Of one with more rows than those pages half as many rows
 # again are (measured).
-NEAR, ACROSS_LINES, FAR = 4, 2, 1.5
+NEAR, ACROSS_LINES, FAR = 4, 2.5, 1.5
+# Columns of a tile that a block's steps are packed of, in vectors, and in how many parts of half of the second cache (measured: 1000 steps are
+# faster than 500 or 250, of 5000 and more, and of 4000 where rows lie so far apart that they push each other out; of fewer, tables are).
+WIDE_VECTORS, SHARE_OF_ROOM = 4, 4
 # Types of fewer bytes are summed in wider registers; memory would round them at each block.
 LEAST_ITEMSIZE = 4
 
@@ -126,7 +129,7 @@ def packs_columns(
     """
     factor, itemsize = contraction.column_factor, contraction.itemsize
     nbytes = contraction.depth * tile.columns * itemsize
-    if override.packed is False or contraction.blocks or nbytes > target.scratch_bytes:
+    if override.packed is False or nbytes > target.scratch_bytes:
         return False
     is_transposed = transposes_columns(tile, contraction, target)
     lie_side_by_side = load_steps(factor, contraction.columns) == [1]
@@ -139,7 +142,8 @@ def packs_columns(
     if is_transposed:
         return _pays_transposing(contraction, tile, target)
     row_bytes = contraction.row_count * contraction.depth * itemsize
-    if row_bytes > target.cache_bytes * 3 // 4 or contraction.growth_of_columns > 1:
+    is_far = row_bytes > target.cache_bytes * 3 // 4 and not contraction.blocks
+    if is_far or contraction.growth_of_columns > 1:
         return False
     readers = row_tiles_of_an_item(contraction, tile, target)
     return pays_packing(tile, readers, contraction, target) or (
@@ -229,11 +233,23 @@ def choose_reduction_block(
     if override.reduction_block is not None:
         return _block(size_of(loops[0]), override.reduction_block, 1)
     rows = contraction.row_count
-    if not _is_long(contraction, target) or rows > _most_rows(contraction, target):
+    if not _is_long(contraction, target):
         return 0
+    if rows > _most_rows(contraction, target):
+        return _deep_block(contraction, target)
     pages = PAGES_OF_FEW * 2 ** max(0, ceil(log2(rows / FEW_ROWS)))
     at_most, at_least = [int(n * target.core.foreseen_pages) for n in (pages, LEAST_PAGES)]
     return _block(size_of(loops[0]), at_most, at_least)
+
+
+def _deep_block(contraction: Contraction, target: Target) -> int:
+    """Steps of a long sum whose operands for a tile take a part of the second cache; 0: all of them find room."""
+    most = target.room_bytes // (SHARE_OF_ROOM * WIDE_VECTORS * target.vector_bytes)
+    step, *_ = load_steps(contraction.row_factor, contraction.rows)
+    stay = lines_that_stay((step or 0) * contraction.itemsize, target)
+    least = FEWEST_BLOCKS + (contraction.row_count <= stay)
+    is_deep = most >= target.core.foreseen_pages and contraction.depth >= least * most
+    return _block(contraction.depth, most, most // 2) if is_deep else 0
 
 
 def _is_long(contraction: Contraction, target: Target) -> bool:
@@ -261,9 +277,9 @@ def _most_rows(contraction: Contraction, target: Target) -> float:
     if contraction.depth > TRANSLATED_LATER and not is_near:
         return FAR * most
     if is_near and contraction.depth <= lines_that_stay(row_bytes, target):
-        most //= NEAR
+        most = most // NEAR
     in_lines = row_bytes > 0 and row_bytes % target.first_cache.line_bytes == 0
-    return most if in_lines else most // ACROSS_LINES
+    return most if in_lines else most / ACROSS_LINES
 
 
 def _block(depth: int, at_most: int, at_least: int) -> int:
