@@ -450,3 +450,16 @@ def test_example_of_a_rule_shows_what_it_does(rule: Rule, text: str) -> None:
     rewriter = Rewriter(sets, unproven_facts(), journal)
     assert rewriter.rewrite(left) is rewriter.rewrite(right)
     assert journal.applied[rule.full_name] > 0
+
+
+@pytest.mark.parametrize(
+    "domain, left, right",
+    [("int8", "x - 128", "x + -128"), ("signed", "x - 1", "x + -1"), ("float", "x - 0.0", "x + -0.0"), ("float", "x - inf", "x + -inf"), ("index", "(x - 1) + y", "(x + -1) + y")],
+)  # fmt: skip
+def test_a_number_that_is_taken_away_is_its_negative_added(
+    domain: str, left: str, right: str
+) -> None:
+    """The literal had a type slot that nothing settled, so that no such rule was read."""
+    texts = [f"ruleset a over {domain}\nrule a: {side} + y => y\n" for side in (left, right)]
+    first, second = [parse_rules(text, "a.rules", check_order=False).rules[0] for text in texts]
+    assert first.left == second.left

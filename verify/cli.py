@@ -9,6 +9,7 @@ Nothing here imports a solver or the parser at the top: `--check` answers withou
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -25,12 +26,16 @@ if TYPE_CHECKING:
     from proofgrad.verify.commands.prove import Options
 
 
+# What the command does instead of proving; the names of its options.
+_TASKS = ("check", "update", "watch", "refuted", "mutants", "crosscheck", "check_records", "report")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = _arguments(argv)
     try:
         if arguments.check:
-            return check()
+            return check(arguments.json)
         if arguments.watch:
             from proofgrad.verify.commands.watch import watch
 
@@ -46,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.crosscheck is not None:
             return _crosscheck(arguments)
         if arguments.files:
-            return commands.prove_files([Path(name) for name in arguments.files], arguments.jobs)
+            paths = [Path(name) for name in arguments.files]
+            return commands.prove_files(paths, arguments.jobs, arguments.json)
         if arguments.refuted:
             return commands.refute_all(arguments.jobs)
         if arguments.mutants is not None:
@@ -110,14 +116,16 @@ def print_page(name: str) -> int:
     return 0
 
 
-def check() -> int:
+def check(as_json: bool = False) -> int:
     """Whether every rule and every step has fresh evidence; names what is missing or stale."""
     start = time.perf_counter()
     meanings = Meanings()
     problems = [problem for name in library_names() for problem in _problems_of(name, meanings)]
     problems += problems_of_steps()
     for problem in problems:
-        print(problem)
+        print(json.dumps({"problem": problem}) if as_json else problem)
+    if as_json:
+        return 1 if problems else 0
     seconds = time.perf_counter() - start
     count = len(library_names())
     if problems:
@@ -136,10 +144,40 @@ def _problems_of(name: str, meanings: Meanings) -> list[str]:
     return [str(p) for p in find_problems(name, source, ledger, meanings.of(ledger))]
 
 
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """What is asked for; ends with code 2 where a part of it would be passed over in silence."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    asked = [f"--{name.replace('_', '-')}" for name in _TASKS if _is_given(arguments, name)]
+    if len(asked) > 1:
+        parser.error(f"{' and '.join(asked)}: ask for one of them at a time")
+    if asked and arguments.files:
+        parser.error(
+            f"{asked[0]} is about the library, and takes no FILE; `verify-rules"
+            f" {' '.join(arguments.files)}` proves what is in the files"
+        )
+    if arguments.json and not arguments.files and asked != ["--check"]:
+        parser.error("--json is for FILE and for --check")
+    return arguments
+
+
+def _is_given(arguments: argparse.Namespace, name: str) -> bool:
+    value = getattr(arguments, name)
+    return value is not None and value is not False
+
+
+def _processes(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a number of processes is 1 or more, not {text}")
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="verify-rules",
         description="Prove rewrite rules. Without arguments: prove what has no fresh evidence.",
+        epilog="exit code: 0 all is proved, 1 something is not, 2 wrong usage, 130 interrupted",
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="prove the rules of these files")
     parser.add_argument("--all", action="store_true", help="prove everything from nothing")
@@ -147,6 +185,11 @@ def _parser() -> argparse.ArgumentParser:
         "--no-write", action="store_true", help="leave the files in proofs/ as they are"
     )
     parser.add_argument("--check", action="store_true", help="only say what is missing or stale")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="of FILE or --check: a line of JSON for each rule, mistake or problem",
+    )
     parser.add_argument(
         "--update",
         action="store_true",
@@ -177,7 +220,7 @@ def _parser() -> argparse.ArgumentParser:
         help="print docs/evidence.md, docs/mutants.md or docs/steps.md",
     )
     parser.add_argument(
-        "--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)"
+        "--jobs", "-j", type=_processes, metavar="N", help="processes (default: all cores)"
     )
     parser.add_argument("--verbose", "-v", action="store_true", help="one line for each rule")
     return parser

@@ -19,6 +19,7 @@ from proofgrad.core.rewrite.ledger import PROVED, ledger_text
 from proofgrad.core.rewrite.rule import Rule, rule_to_json
 from proofgrad.rules.library import PROOFS, Meanings, ledger_file, library_names, rule_file
 from proofgrad.verify.audit.operations import missing_from_all
+from proofgrad.verify.commands import json_lines
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.explain.counterexample import explain
 from proofgrad.verify.explain.hint import hint
@@ -131,27 +132,43 @@ def _as_written(rules: Sequence[Rule]) -> bytes:
     return json.dumps([rule_to_json(rule) for rule in rules], separators=(",", ":")).encode()
 
 
-def prove_files(paths: Sequence[Path], jobs: int | None) -> int:
-    """Prove the rules of files and say of each what is known. 1 if one is not proved."""
+def prove_files(paths: Sequence[Path], jobs: int | None, as_json: bool = False) -> int:
+    """Prove the rules of files and say of each what is known. 1 if one is not proved, or a file has none."""
     failed = False
     for path in paths:
         try:
-            source = path.read_bytes()
+            source = _source(path)
             results = _prove(_parse(source, str(path), check_order=False), jobs)
-            _print_each(results)
+            if not results:  # or a file of which all is commented out would pass
+                raise ValueError(f"{path}: the file has no rules")
             wrong = [r for r in results if r.verdict != PROVED]
-            _print_failures(wrong)
+            if as_json:
+                for result in results:
+                    json_lines.print_result(path, result)
+            else:
+                _print_each(results)
+                _print_failures(wrong)
             failed = failed or bool(wrong)
             _parse(source, str(path))  # true rules must also come to an end
         except (OSError, ValueError) as error:
-            print(error)
+            json_lines.print_mistake(path, error) if as_json else print(error)
             failed = True
     return 1 if failed else 0
 
 
 def prove_file(path: Path, jobs: int | None = None) -> list[Result]:
     """The verdict on each rule of a file. Raises: OSError, and ValueError with the position."""
-    return _prove(_parse(path.read_bytes(), str(path)), jobs)
+    return _prove(_parse(_source(path), str(path)), jobs)
+
+
+def _source(path: Path) -> bytes:
+    """The text of a rule file. Raises: ValueError with the name where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except IsADirectoryError:
+        raise ValueError(f"{path}: this is a folder; name the .rules files in it") from None
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
 
 
 def refute_all(jobs: int | None) -> int:
@@ -172,7 +189,11 @@ def refute_all(jobs: int | None) -> int:
 
 
 def _parse(source: bytes, filename: str, check_order: bool = True) -> tuple[Rule, ...]:
-    return parse_rules(source.decode("utf-8"), filename, check_order).rules
+    try:
+        text = source.decode("utf-8-sig")  # editors of Windows begin with a mark
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{filename}: no text in UTF-8, at byte {error.start}") from None
+    return parse_rules(text, filename, check_order).rules
 
 
 def _prove(

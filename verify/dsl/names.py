@@ -55,6 +55,14 @@ CALL_OPS: dict[str, tuple[str, tuple[int, ...]]] = {
     "detach": ("DETACH", (1,)),
 }
 CALL_NAMES = {op: name for name, (op, _) in CALL_OPS.items()}
+
+
+def written(op: str) -> str:
+    """An operation as rule files have it: a symbol or a name."""
+    symbols = {op: symbol for symbol, op in (*INFIX_OPS.items(), *PREFIX_OPS.items())}
+    return symbols.get(op) or CALL_NAMES.get(op, op)
+
+
 CAST_OPS = {"cast": "CAST", "bitcast": "BITCAST"}
 MOVEMENT_OPS = {
     "reshape": "RESHAPE",

@@ -121,15 +121,35 @@ def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
         case UnexpectedEOF():
             return RuleSyntaxError(source, _end_of(source), f"the file ends too early{hint}")
         case UnexpectedToken():
-            return RuleSyntaxError(
-                source, position_of(error.token), f"unexpected {str(error.token)!r}{hint}"
-            )
+            position, token = position_of(error.token), str(error.token)
+            hint = _slip(source, position, token) or hint
+            return RuleSyntaxError(source, position, f"unexpected {token!r}{hint}")
         case UnexpectedCharacters():
             position = Position(error.line, error.column)
             character = source.text[error.pos_in_stream or 0]
+            hint = _slip(source, position, character) or hint
             return RuleSyntaxError(source, position, f"unexpected character {character!r}{hint}")
         case _:
             return RuleSyntaxError(source, Position(1, 1), f"not a rule file{hint}")
+
+
+# What other languages write, and what is written here.
+_SLIPS = {
+    "->": "'=>' stands between the sides of a rule",
+    "=": "'=>' stands between the sides of a rule, '==' compares",
+    "&&": "'&' is the operation, ',' stands between conditions",
+    "||": "'|' is the operation, 'or' stands between conditions",
+    "**": "there are no powers; write a product",
+    "if": "conditions follow 'where'; the choice of a value is where(p, x, y)",
+    ";": "a rule ends where the next one begins",
+}
+
+
+def _slip(source: Source, position: Position, found: str) -> str:
+    """What to write instead, where something common elsewhere begins or ends at a position."""
+    before = source.line(position.line)[: position.column - 1][-1:]
+    told = _SLIPS.get(before + found) or _SLIPS.get(found)
+    return f"; {told}" if told else ""
 
 
 _WORDS = {

@@ -116,10 +116,11 @@ class Terms:
             raise self._scope.error(
                 operator, f"{str(operator)!r} belongs to conditions; use & or |"
             )
-        left, right = self.term(left_tree), self.term(right_tree)
+        left = self.term(left_tree)
+        if operator == "-":
+            return self._node("ADD", (left, self._negated(right_tree)), tree)
+        right = self.term(right_tree)
         match str(operator):
-            case "-":
-                return self._node("ADD", (left, self._negated(right, right_tree)), tree)
             case "!=":
                 return self._node("NOT", (self._node("CMPEQ", (left, right), tree),), tree)
             case ">":
@@ -131,11 +132,12 @@ class Terms:
             case symbol:
                 return self._node(names.INFIX_OPS[symbol], (left, right), tree)
 
-    def _negated(self, term: Term, tree: Syntax) -> Term:
+    def _negated(self, tree: Syntax) -> Term:
+        value = self._scope.literal_number(tree)
         # Not in {wrap: c - 1}: at an unsigned type the literal -1 would not fit.
-        if isinstance(term, Lit) and not isinstance(term.value, bool) and not self._scope.in_wrap:
-            return Lit(-term.value, self._scope.types.literal(-term.value, position_of(tree)))
-        return self._node("NEG", (term,), tree)
+        if value is not None and not self._scope.in_wrap:
+            return self._literal(-value, tree)
+        return self._node("NEG", (self.term(tree),), tree)
 
     def _call(self, tree: Syntax) -> Term:
         function, *args = tree.children

@@ -14,7 +14,7 @@ from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float
 from proofgrad.core.ir.ops import COMPARE, ELEMENTS, FLOATS, INTS, NUMBERS, Ops
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES, TYPE_CLASSES
 from proofgrad.verify.dsl.errors import Position, RuleError, Source, near
-from proofgrad.verify.dsl.names import STRUCTURAL_DOMAINS
+from proofgrad.verify.dsl.names import STRUCTURAL_DOMAINS, written
 
 # Comparisons and choices take every type.
 OP_KINDS: dict[str, frozenset[Kind]] = {
@@ -173,7 +173,11 @@ class Types:
         wrong = [d.name for d in self.possible(type_) if d.kind not in allowed]
         if not wrong:
             return
-        what = "x <= y is !(y < x), which is wrong for" if op == "<=" else f"{op} does not take"
+        what = (
+            "x <= y is !(y < x), which is wrong for"
+            if op == "<="
+            else f"{written(op)!r} does not take"
+        )
         raise RuleError(
             self._source, position, f"{what} {', '.join(wrong)}; say `over` other domains or types"
         )

@@ -43,8 +43,8 @@ def _counterexample(failed: Obligation) -> str:
     assert failed.decision.outcome is not None
     outcome = smallest(failed.case, failed.decision.outcome)
     lines = [f"  a counterexample over {failed.case.domain}{_types(failed.case)}:"]
-    for name, value in outcome.values.items():
-        lines.append(f"    {name} = {show_value(value)}{_bounds(outcome, name)}")
+    for name, value in values_of(outcome).items():
+        lines.append(f"    {name} = {value}{_bounds(outcome, name)}")
     (right,) = failed.case.rule.right
     assert right is not None
     lines += _side("left", failed.case.rule.left, failed.case, outcome, outcome.right)
@@ -62,6 +62,11 @@ def smallest(case: Case, known: Outcome) -> Outcome:
         if outcome is not None and outcome.differs:
             return outcome
     return simplified(case, known)
+
+
+def values_of(outcome: Outcome) -> dict[str, str]:
+    """What each name stands for, as text: a number may be too large, infinite or NaN for other notations."""
+    return {name: show_value(value) for name, value in outcome.values.items()}
 
 
 def show_value(value: Any) -> str:

@@ -32,6 +32,8 @@ _FORMS: dict[Ops, str] = {
     Ops.FLOORDIV: "{0} // {1}",
     Ops.MOD: "{0} % {1}",
     Ops.TRUNCDIV: '{0}.div({1}, rounding_mode="trunc")',
+    Ops.TRUNCMOD: "{0}.fmod({1})",
+    Ops.FMOD: "{0}.fmod({1})",
     Ops.MAX: "{0}.maximum({1})",
     Ops.MIN: "{0}.minimum({1})",
     Ops.AND: "{0} & {1}",

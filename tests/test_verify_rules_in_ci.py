@@ -1,0 +1,109 @@
+"""verify-rules as a job: what is passed over in silence would be green, so it is refused; files that cannot be read; `--json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proofgrad.verify.cli import main
+
+RIGHT = "ruleset right over int8\nrule double: x + x => x * 2\n"
+WRONG = "ruleset wrong over int8\nrule half: x * 2 // 2 => x\n"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--check", "FILE"], "--check is about the library, and takes no FILE; `verify-rules"),
+        (["--update", "FILE"], "--update is about the library"),
+        (["--refuted", "FILE"], "--refuted is about the library"),
+        (["--check-records", "FILE"], "--check-records is about the library"),
+        (["--check", "--update"], "--check and --update: ask for one of them at a time"),
+        (["--json"], "--json is for FILE and for --check"),
+        (["--jobs", "0", "FILE"], "a number of processes is 1 or more, not 0"),
+    ],
+)
+def test_what_would_be_passed_over_is_wrong_usage(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify-rules --check mine.rules` was green whatever the file said."""
+    file = tmp_path / "wrong.rules"
+    file.write_text(WRONG)
+    with pytest.raises(SystemExit) as ended:
+        main([str(file) if a == "FILE" else a for a in arguments])
+    assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"ruleset none over int\n# rule a: x + 0 => x\n", "the file has no rules"),
+        (b"\xff\xfe\x00", "no text in UTF-8, at byte 0"),
+        (None, "this is a folder; name the .rules files in it"),
+    ],
+)
+def test_a_file_that_says_nothing_fails_by_its_name(
+    content: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.rules"
+    file.mkdir() if content is None else file.write_bytes(content)
+    assert main([str(file)]) == 1
+    assert capsys.readouterr().out == f"{file}: {message}\n"
+
+
+def test_a_file_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "absent.rules")]) == 1
+    assert f"{tmp_path / 'absent.rules'}: No such file" in capsys.readouterr().out
+
+
+def test_a_file_of_an_editor_of_windows_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "right.rules"
+    file.write_bytes(b"\xef\xbb\xbf" + RIGHT.replace("\n", "\r\n").encode())
+    assert main([str(file), "-j", "1"]) == 0 and "proved" in capsys.readouterr().out
+
+
+def test_json_has_a_line_for_each_rule_and_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right, wrong, broken = [tmp_path / f"{name}.rules" for name in ("right", "wrong", "broken")]
+    right.write_text(RIGHT)
+    wrong.write_text(WRONG)
+    broken.write_text("ruleset broken over int\nrule half: x * => x\n")
+    assert main(["--json", "-j", "1", *map(str, (right, wrong, broken))]) == 1
+    first, second, third = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (first["rule"], first["verdict"], first["line"]) == ("right.double", "proved", 2)
+    assert (second["rule"], second["verdict"], second["types"]) == (
+        "wrong.half",
+        "refuted",
+        {"T": "int8"},
+    )
+    assert set(second["counterexample"]) == {"x"} and "x * 2" in second["explanation"]
+    assert third == {
+        "file": str(broken),
+        "line": 2,
+        "column": 16,
+        "error": "unexpected '=>'; expected a term",
+    }
+
+
+def test_json_of_a_check_of_what_is_fresh_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check", "--json"]) == 0 and capsys.readouterr().out == ""
+
+
+def test_the_program_of_a_counterexample_shows_truncating_remainders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "remainders.rules"
+    file.write_text("ruleset remainders over int8\nrule mask: truncmod(x, 8) => x & 7\n")
+    assert main([str(file), "-j", "1"]) == 1
+    program = capsys.readouterr().out.partition("the same with Tensors:\n")[2]
+    lines = [line[4:] for line in program.splitlines() if line.startswith("    ")]
+    assert "left = x.fmod(" in program
+    exec("\n".join(lines), {})
+    assert capsys.readouterr().out == "[-1] [7]\n"

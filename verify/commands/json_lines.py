@@ -1,0 +1,43 @@
+"""Results as lines of JSON, one a rule or mistake: what `--json` prints, for programs that read a CI log.
+
+Does not own: verdicts (prove/rules.py), the text for people (prove.py, explain/).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from proofgrad.verify.explain.counterexample import explain, smallest, values_of
+from proofgrad.verify.explain.hint import hint
+from proofgrad.verify.prove.rules import PROVED_VERDICT, Result
+
+
+def print_result(path: Path, result: Result) -> None:
+    """A rule: its verdict, and of one that is not proved the values, the explanation and the hint that people get."""
+    line: dict[str, Any] = {
+        "file": str(path),
+        "line": result.rule.line,
+        "rule": result.rule.full_name,
+        "verdict": result.verdict,
+        "cases": len(result.obligations),
+        "seconds": round(result.seconds, 3),
+    }
+    if result.verdict != PROVED_VERDICT:
+        failed = result.refutation
+        if failed is not None and failed.decision.outcome is not None:
+            outcome = smallest(failed.case, failed.decision.outcome)
+            line["domain"] = failed.case.domain
+            line["types"] = {name: dtype.name for name, dtype in failed.case.types}
+            line["counterexample"] = values_of(outcome)
+        line |= {"explanation": explain(result), "hint": hint(result) or None}
+    print(json.dumps(line), flush=True)
+
+
+def print_mistake(path: Path, error: Exception) -> None:
+    """A file that cannot be read as rules, with the position where there is one."""
+    place = {"line": getattr(error, "line", None), "column": getattr(error, "column", None)}
+    reason = getattr(error, "reason", None)
+    told = reason if isinstance(reason, str) and place["line"] else str(error)
+    print(json.dumps({"file": str(path), **place, "error": told}), flush=True)
