@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,8 @@ def test_the_program_of_a_counterexample_shows_truncating_remainders(
     file = tmp_path / "remainders.rules"
     file.write_text("ruleset remainders over int8\nrule mask: truncmod(x, 8) => x & 7\n")
     assert main([str(file), "-j", "1"]) == 1
-    program = capsys.readouterr().out.partition("the same with Tensors:\n")[2]
-    lines = [line[4:] for line in program.splitlines() if line.startswith("    ")]
+    shown = capsys.readouterr().out.partition("the same with Tensors:\n")[2]
+    program = textwrap.dedent(shown[: shown.index("\n", shown.index("print("))])
     assert "left = x.fmod(" in program
-    exec("\n".join(lines), {})
+    exec(program, {})
     assert capsys.readouterr().out == "[-1] [7]\n"

@@ -19,7 +19,7 @@ from proofgrad.core.tensor.autograd import leads_to, node_gradients, nodes_reach
 from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.data.errors import DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
-from proofgrad.core.tensor.methods.base import Awaited, TensorBase, alive, owns_value
+from proofgrad.core.tensor.methods.base import Awaited, TensorBase, alive, describe, owns_value
 from proofgrad.core.tensor.methods.calls import Calls
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
@@ -205,6 +205,7 @@ class Tensor(
             x = Tensor([2.0], requires_grad=True)
             (grad,) = (x * x).gradient(x)  # [4.0]
         """
+        gradient = None if gradient is None else self._given("gradient", gradient)
         self._check_differentiable(targets, gradient)
         return self._gradients(self._uop.toposort(), targets, gradient)
 
@@ -222,6 +223,10 @@ class Tensor(
         if not self.dtype.is_float:
             raise DtypeError(f"only floats have gradients, and this is {self.dtype}")
         for target in targets:
+            if not isinstance(target, Tensor):
+                raise DtypeError(
+                    f"gradients are taken with respect to Tensors, not {describe(target)}"
+                )
             if not target.dtype.is_float:
                 raise DtypeError(f"no gradient with respect to {target.dtype}; only to floats")
             if not _has_data(target._uop):
@@ -279,6 +284,7 @@ class Tensor(
         Leaves are the Tensors with requires_grad=True in this graph; if there are none, all
         Tensors of float data in it whose requires_grad is not False. `gradient`: see `gradient()`.
         """
+        gradient = None if gradient is None else self._given("gradient", gradient)
         self._check_differentiable((), gradient)
         order = self._uop.toposort()
         present = nodes_reached(order)

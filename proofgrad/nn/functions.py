@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proofgrad import Tensor
+from proofgrad.core.tensor.data.arguments import takes_numbers
 from proofgrad.nn.shown import Shown
 
 Sizes = int | Sequence[int]
@@ -224,6 +225,7 @@ class Unflatten(Function):
 class Upsample(Function):
     """The axes after the first two stretched to `size`, or by `scale_factor`; `mode` as `Tensor.interpolate` takes it, torch's names too."""
 
+    @takes_numbers
     def __init__(
         self,
         size: Sizes | None = None,

@@ -12,6 +12,7 @@ from typing import Any
 
 from proofgrad import DtypeError, ShapeError, Tensor
 from proofgrad.core.ir.shapes import show
+from proofgrad.core.tensor.data.arguments import takes_numbers
 from proofgrad.nn.shown import Shown
 
 Sizes = int | Sequence[int]
@@ -42,6 +43,7 @@ class Conv2d(Shown):
 
     axes = 2
 
+    @takes_numbers
     def __init__(
         self,
         in_channels: int,
@@ -105,6 +107,7 @@ class ConvTranspose2d(Conv2d):
     out_channels / groups, *kernel_size).
     """
 
+    @takes_numbers
     def __init__(
         self,
         in_channels: int,

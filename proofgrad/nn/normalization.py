@@ -11,6 +11,7 @@ from typing import Any
 from proofgrad import ShapeError, Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import show
+from proofgrad.core.tensor.data.arguments import takes_numbers
 from proofgrad.core.tensor.data.promotion import least_float, promote
 from proofgrad.core.tensor.methods.nn.modes import note_mode
 from proofgrad.nn.layers import check_last_axis, parameter
@@ -123,6 +124,7 @@ class InstanceNorm(GroupNorm):
 class LayerNorm(Shown):
     """The last axes to mean 0 and variance 1, scaled and shifted (Ba et al., 2016)."""
 
+    @takes_numbers
     def __init__(
         self,
         normalized_shape: int | Sequence[int],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proofgrad import ShapeError, Tensor, dtypes
+from proofgrad.core.tensor.data.arguments import takes_numbers
 from proofgrad.nn.functions import Function
 
 Sizes = int | Sequence[int]
@@ -19,6 +20,7 @@ class _Pool(Function):
 
     axes = 2
 
+    @takes_numbers
     def __init__(
         self,
         kernel_size: Sizes,
@@ -37,6 +39,7 @@ class _Pool(Function):
 
 
 class _MaxPool(_Pool):
+    @takes_numbers
     def __init__(
         self,
         kernel_size: Sizes,
@@ -56,6 +59,7 @@ class _MaxPool(_Pool):
 
 
 class _AvgPool(_Pool):
+    @takes_numbers
     def __init__(
         self,
         kernel_size: Sizes,
@@ -117,6 +121,7 @@ class _Adaptive(Function):
 
     axes = 2
 
+    @takes_numbers
     def __init__(self, output_size: int | Sequence[int | None]) -> None:
         sizes: tuple[int | None, ...] = (
             (output_size,) * self.axes if isinstance(output_size, int) else tuple(output_size)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from numbers import Integral
+from numbers import Real as NumbersReal
 from typing import Any, TypeAlias, TypeVar
 
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, sizes
@@ -23,11 +25,47 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 Operand: TypeAlias = Any  # a Tensor, a Python scalar, a list or a numpy array
 
 
+def plain_number(value: Any) -> Any:
+    """A number of numpy as Python's, within tuples and lists, too; anything else as it is."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([plain_number(part) for part in value])
+    if isinstance(value, (int, float)) or not isinstance(value, NumbersReal):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def takes_numbers(function: _F) -> _F:
+    """The method; numbers of numpy, as `y.max() + 1` of an array is one, come to it as Python's."""
+
+    @functools.wraps(function)
+    def method(*args: Any, **options: Any) -> Any:
+        given = [plain_number(value) for value in args]
+        return function(*given, **{name: plain_number(value) for name, value in options.items()})
+
+    return method  # type: ignore[return-value]
+
+
+def several(name: str, value: Any) -> tuple[Any, ...]:
+    """A number, or several of them, as a tuple. Raises: TypeError for what is neither; `name` is the argument's."""
+    if isinstance(value, (int, UOp)):
+        return (value,)
+    if not isinstance(value, (tuple, list, range)):
+        raise TypeError(f"{name} is a number or several of them, not {value!r}")
+    return tuple(value)
+
+
 def as_sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
     """`f(2, 3)` and `f((2, 3))` mean the same."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
-        return tuple(values[0])
-    return values
+        values = tuple(values[0])
+    if is_plain(values):
+        return values
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            raise SizeTypeError(f"sizes and axes are numbers, not {value!r} of {values}")
+    found: tuple[int, ...] = plain_number(values)
+    return found
 
 
 def whole_quotient(size: Any, by: Any) -> Any:
@@ -74,6 +112,7 @@ def _numbers_with_rest(given: list[int], total: int) -> tuple[int, ...] | None:
 
 def checked_shape(sizes: tuple[Any, ...]) -> Shape:
     """`sizes`, in their one form, if they can be a shape. Raises: ShapeError."""
+    sizes = sizes if is_plain(sizes) else plain_number(sizes)
     if not all(isinstance(size, (int, UOp)) for size in sizes):
         raise SizeTypeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
     if any(not isinstance(size, UOp) and size < 0 for size in sizes):
@@ -83,6 +122,8 @@ def checked_shape(sizes: tuple[Any, ...]) -> Shape:
 
 def resolve_axis(axis: int, rank: int) -> int:
     """A Python axis number, which may count from the end, as 0 .. rank-1. Raises: ShapeError."""
+    if type(axis) is not int:
+        axis = plain_number(axis)
     if not isinstance(axis, int):
         raise TypeError(f"an axis is an int, not {axis!r}")
     if not rank and axis == -1:  # a single element has the axes of a line, as in torch
@@ -97,12 +138,17 @@ def resolve_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]
     """None for all axes, one, or several, as sorted numbers. Raises: ShapeError."""
     if axis is None:
         return tuple(range(rank))
+    if type(axis) is not int:
+        axis = plain_number(axis)
     if isinstance(axis, int):
-        return (resolve_axis(axis, rank),) if rank else ()
+        found = resolve_axis(axis, rank)
+        return (found,) if rank else ()
+    if not isinstance(axis, (tuple, list, range, set, frozenset)):
+        raise TypeError(f"axis is an int, several of them, or None for all, not {axis!r}")
     axes = sorted(resolve_axis(a, rank) for a in axis)
     if len(set(axes)) != len(axes):
         raise ShapeError(f"axis {tuple(axis)} names an axis twice")
-    return tuple(axes)
+    return tuple(axes) if rank else ()
 
 
 def split_amount(amount: Any) -> tuple[Any, Any]:
@@ -121,7 +167,7 @@ def split_amount(amount: Any) -> tuple[Any, Any]:
 
 def normal_size(size: Any) -> Any:
     """A size in its one form: equal sums of variables are one object."""
-    return sizes().normal(size) if isinstance(size, UOp) else size
+    return sizes().normal(size) if isinstance(size, UOp) else plain_number(size)
 
 
 _AXIS = {"dim": "axis", "dims": "axis", "axes": "axis", "keepdims": "keepdim"}

@@ -6,7 +6,7 @@ random numbers (random.py).
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,8 @@ from proofgrad.core.tensor.data.arguments import (
     as_sizes,
     checked_shape,
     normal_size,
+    several,
+    takes_numbers,
 )
 from proofgrad.core.tensor.data.errors import (
     ArgumentError,
@@ -34,7 +36,7 @@ from proofgrad.core.tensor.data.errors import (
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
-from proofgrad.core.tensor.methods.base import TensorBase, own_value
+from proofgrad.core.tensor.methods.base import TensorBase, describe, own_value
 from proofgrad.core.tensor.methods.disk import (
     make_file,
     moved_node,
@@ -160,6 +162,7 @@ class Factories(Movement):
         return cls._leaf(node, canonical_device(device), requires_grad)
 
     @classmethod
+    @takes_numbers
     def full(
         cls,
         shape: Whole | Shape,
@@ -170,11 +173,13 @@ class Factories(Movement):
         requires_grad: Flag | None = None,
     ) -> Self:
         """Every element is `fill_value`. `buffer` has no effect: a constant needs none until written."""
-        sizes = checked_shape((shape,) if isinstance(shape, int) else tuple(shape))
+        sizes = checked_shape(several("the shape", shape))
         if isinstance(fill_value, UOp):
             line = broadcast_node(cls(fill_value, device, dtype)._uop, sizes)
             return cls._constant(line, device, requires_grad)
-        if not isinstance(fill_value, (bool, int, float)) and not hasattr(fill_value, "__float__"):
+        has_axes = bool(getattr(fill_value, "ndim", 0))
+        is_number = isinstance(fill_value, (bool, int, float)) or hasattr(fill_value, "__float__")
+        if has_axes or not is_number or isinstance(fill_value, type):
             raise DtypeError(f"elements are numbers, not {fill_value!r}")
         kind = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
         return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
@@ -280,6 +285,7 @@ class Factories(Movement):
         return cls(gzip.decompress(data) if gunzip else data, **kwargs)
 
     @classmethod
+    @takes_numbers
     def arange(
         cls,
         start: Whole | Real,
@@ -295,6 +301,10 @@ class Factories(Movement):
         Raises: OverflowError if they do not fit `dtype`.
         """
         begin, end = (0, start) if stop is None else (start, stop)
+        for value in (begin, end, step):
+            is_number = isinstance(value, (int, float)) and -inf < value < inf
+            if not is_number and not isinstance(value, UOp):
+                raise DtypeError(f"arange takes finite numbers, not {describe(value)}")
         if step == 0:
             raise StepError("the step of arange cannot be 0")
         if isinstance(begin, UOp) or isinstance(end, UOp):
@@ -348,6 +358,7 @@ class Factories(Movement):
         return cls._constant(line._uop, device, requires_grad)
 
     @classmethod
+    @takes_numbers
     def linspace(
         cls,
         start: Whole | Real,
@@ -373,6 +384,7 @@ class Factories(Movement):
         return cls._constant(result._uop, device, requires_grad)
 
     @classmethod
+    @takes_numbers
     def eye(
         cls,
         n: Whole,
@@ -409,6 +421,7 @@ class Factories(Movement):
     def _column(self) -> Self:
         return self._iota(self.shape[-1])
 
+    @takes_numbers
     def one_hot(self, num_classes: Whole) -> Self:
         """A last axis of `num_classes` ints: 1 at the position this Tensor names, else 0."""
         if not self.dtype.is_int:

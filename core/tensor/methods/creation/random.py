@@ -17,7 +17,14 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, elements, is_plain, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
+from proofgrad.core.tensor.data.arguments import (
+    Flag,
+    Real,
+    Whole,
+    as_sizes,
+    checked_shape,
+    takes_numbers,
+)
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import as_dtype
@@ -62,6 +69,7 @@ class Creation(Factories, Indexing):
     _seed: ClassVar[_Seed] = _Seed()
 
     @classmethod
+    @takes_numbers
     def manual_seed(cls, seed: Whole = 0) -> None:
         """Start the sequence of random calls that belongs to `seed`."""
         if not isinstance(seed, int):
@@ -202,6 +210,7 @@ class Creation(Factories, Indexing):
         return cls._drawn(line, requires_grad)
 
     @classmethod
+    @takes_numbers
     def randint(
         cls,
         *shape: Any,
@@ -263,6 +272,7 @@ class Creation(Factories, Indexing):
         return type(self).randn(self.shape, **self._alike({"dtype": dtype, **kwargs}))
 
     @classmethod
+    @takes_numbers
     def randperm(
         cls, n: Whole, device: str | None = None, dtype: DType | str = dtypes.int32, **kwargs: Any
     ) -> Self:
@@ -271,6 +281,7 @@ class Creation(Factories, Indexing):
         order = words.argsort() if n else words
         return cls._drawn(order.cast(dtype), kwargs.pop("requires_grad", None))
 
+    @takes_numbers
     def multinomial(self, num_samples: Whole = 1, replacement: Flag = False) -> Self:
         """Positions drawn with chances in proportion to these weights, a line for each row.
 

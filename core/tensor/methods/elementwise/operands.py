@@ -31,6 +31,8 @@ from proofgrad.core.tensor.runtime.device import is_on_disk
 # On bools these stand for the bitwise ops, as in numpy.
 _ON_BOOLS = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR, Ops.MIN: Ops.AND}
 _INTS_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
+# The side of a whole number beyond a type on which it makes a comparison true: numpy compares with such a number as it is.
+_TRUE_BEYOND = {"<": 1, "<=": 1, ">": -1, ">=": -1}
 # A number of each kind, to ask what one would make of a type.
 _LIKE: dict[Kind, bool | float] = {Kind.BOOL: True, Kind.SIGNED: 1, Kind.FLOAT: 1.0}
 _BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR})
@@ -53,6 +55,21 @@ class Operands(TensorBase):
                 f" expected a Tensor, a number, a list or an array"
             )
         return type(self)(value, self.device, self._type_of_size(value) if is_size else None)
+
+    def _given(self, name: str, value: Operand) -> Self:
+        """`value` as a Tensor beside this one, for a method that takes a Tensor: a number takes the type as in arithmetic.
+
+        Raises: DtypeError for what is no Tensor, number, list or array; `name` says what it was given as.
+        """
+        if isinstance(value, TensorBase):
+            return value  # type: ignore[return-value]
+        if isinstance(value, (bool, int, float)):
+            return self._with(constant_node(value, promote_scalar(self.dtype, value), ()))
+        if not isinstance(value, (list, tuple)) and not hasattr(value, "__array__"):
+            raise DtypeError(
+                f"{name} is a Tensor, an array, a list or a number, not {describe(value)}"
+            )
+        return self._with(self._as_tensor(value)._uop)
 
     def _type_of_size(self, size: Any) -> DType | None:
         """As of a number: this Tensor's, where that is one of integers and all values of the variables fit."""
@@ -89,6 +106,9 @@ class Operands(TensorBase):
         return promote(self.dtype, other.dtype)
 
     def _binary(self, op: Ops, name: str, other: Operand, swap: bool = False) -> Self:
+        decided = self._decided(name, other) if type(other) is int and op in COMPARE else None
+        if decided is not None:
+            return decided
         a, b = self._pair(name, other)
         dtype = a.dtype
         if dtype is dtypes.bool:
@@ -99,6 +119,15 @@ class Operands(TensorBase):
         if op in COMPARE:
             return self._with(UOp(op, dtypes.bool, src))
         return self._rounded(UOp(op, dtype, src), other)
+
+    def _decided(self, name: str, number: Whole) -> Self | None:
+        """What a comparison with a number gives that this type of integers does not hold; None if it holds it."""
+        dtype = self._uop.dtype
+        if not dtype.is_int or dtypes.min(dtype) <= number <= dtypes.max(dtype):
+            return None
+        side = 1 if number > 0 else -1
+        answer = _TRUE_BEYOND.get(name) == side
+        return self._with(constant_node(answer, dtypes.bool, self._uop.shape))
 
     def _rounded(self, node: UOp, other: Operand = 0) -> Self:
         """A result that was computed in float32, in the 8-bit type that this and `other` have; any other as it is."""

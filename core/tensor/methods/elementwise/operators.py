@@ -242,13 +242,18 @@ class Operators(Operands):
 
     def __le__(self, other: Operand) -> Self:
         """`self <= other`; false if either is NaN."""
-        a, b = self._pair("<=", other)
-        return self._with(_at_most(a, b))
+        return self._at_most("<=", other)
 
     def __ge__(self, other: Operand) -> Self:
         """`self >= other`; false if either is NaN."""
-        a, b = self._pair(">=", other)
-        return self._with(_at_most(b, a))
+        return self._at_most(">=", other)
+
+    def _at_most(self, name: str, other: Operand) -> Self:
+        decided = self._decided(name, other) if type(other) is int else None
+        if decided is not None:
+            return decided
+        a, b = self._pair(name, other)
+        return self._with(_at_most(a, b) if name == "<=" else _at_most(b, a))
 
     def eq(self, x: Operand) -> Self:
         """Equal; false if either is NaN."""
@@ -309,7 +314,7 @@ class Operators(Operands):
 
     def masked_fill(self, mask: Self, value: Operand) -> Self:
         """`value` where the mask is true."""
-        return mask.where(value, self)
+        return self._given("mask", mask).where(value, self)
 
     def fma(self, factor: Operand, term: Operand) -> Self:
         """`self * factor + term`, rounded once: IEEE's fusedMultiplyAdd. Integers become floats.

@@ -14,7 +14,7 @@ from typing import Any, Self
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import ShapeError, at_least, row_major_strides, show, sizes
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Scalar, Whole, resolve_axis
+from proofgrad.core.tensor.data.arguments import Flag, Scalar, Whole, plain_number, resolve_axis
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
@@ -40,12 +40,13 @@ class Scatter(Selection):
         """
         if reduce not in (None, "add", "multiply"):
             raise ArgumentError(f"reduce is None, 'add' or 'multiply', not {reduce!r}")
+        index, src = self._given("index", index), plain_number(src)
         if isinstance(src, (bool, int, float)):
             values = self._with(constant_node(src, self.dtype, index.shape))
         elif reduce is not None:
             raise TypeError("scatter with reduce takes a number; see scatter_reduce for Tensors")
         else:
-            values = src
+            values = self._given("src", src)
         match reduce:
             case None:
                 return self._scatter_last(dim, index, values)
@@ -98,6 +99,7 @@ class Scatter(Selection):
         if reduce not in _REDUCTIONS:
             raise ArgumentError(f"reduce is one of {_REDUCTIONS}, not {reduce!r}")
         axis = resolve_axis(dim, self.ndim)
+        index, src = self._given("index", index), self._given("src", src)
         self._check_scatter(axis, index, src)
 
         hits, sources = self._hits_of_positions(axis, index, src)

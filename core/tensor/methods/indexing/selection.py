@@ -10,9 +10,23 @@ from math import prod
 from typing import Any, NamedTuple, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, row_major_strides, show, sizes
+from proofgrad.core.ir.shapes import (
+    Shape,
+    ShapeError,
+    at_least,
+    is_plain,
+    row_major_strides,
+    show,
+    sizes,
+)
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Whole, normal_size, resolve_axis, takes_dim
+from proofgrad.core.tensor.data.arguments import (
+    Whole,
+    normal_size,
+    plain_number,
+    resolve_axis,
+    takes_dim,
+)
 from proofgrad.core.tensor.data.errors import (
     BroadcastError,
     DtypeError,
@@ -104,6 +118,8 @@ class Selection(Reduction):
             raise IndexError("a bool is no index; use where, or an int")
         if isinstance(part, int) or (isinstance(part, UOp) and part.dtype is dtypes.index):
             return [part]
+        if isinstance(part, (list, tuple)) and not is_plain(part):
+            given = part = plain_number(part)
         if isinstance(part, (list, tuple, range)) or (
             hasattr(part, "__array__") and hasattr(part, "dtype")
         ):
@@ -252,7 +268,7 @@ class Selection(Reduction):
         The sizes of index are at most those of this Tensor on the other axes. An index that is out
         of range is an IndexError, or 0 if it is still to be computed.
         """
-        axis = resolve_axis(dim, self.ndim)
+        axis, index = resolve_axis(dim, self.ndim), self._given("index", index)
         self._check_index("gather", axis, index)
         cuts = [None if k == axis else (0, n) for k, n in enumerate(index.shape)]
         return take_along(self.shrink(cuts), axis, index)

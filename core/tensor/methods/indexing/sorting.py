@@ -18,7 +18,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, at_least, is_plain, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis, takes_dim
+from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis, takes_dim, takes_numbers
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.indexing.networks import (
     RANKED_COMPARISONS,
@@ -97,6 +97,7 @@ class Sorting(Reduction):
         """Integers, on the last axis, whose order is the one asked for."""
         return self.detach()._keys(descending)._axis_last(axis).contiguous()
 
+    @takes_numbers
     @takes_dim
     def topk(
         self, k: Whole, dim: Whole = -1, largest: Flag = True, sorted_: Flag = True

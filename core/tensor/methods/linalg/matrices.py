@@ -182,7 +182,7 @@ class LinearAlgebra(Indexing):
         Example:
             Tensor([[2.0, 0.0], [1.0, 4.0]]).solve(Tensor([2.0, 5.0])).tolist()  # [1.0, 1.0]
         """
-        a = self._square("solve")
+        a, b = self._square("solve"), self._given("b", b)
         check_same_device("solve", self, b)
         is_line = b.ndim == 1 or b.shape == a.shape[:-1]
         right = b.unsqueeze(-1) if is_line else b
@@ -227,7 +227,7 @@ class LinearAlgebra(Indexing):
 
         The matrix has the rank min(m, n); of others see pinv. Raises: ShapeError.
         """
-        x = self._matrix("lstsq")
+        x, b = self._matrix("lstsq"), self._given("b", b)
         rows, columns = x.shape[-2:]
         is_line = b.ndim == 1 or b.shape == x.shape[:-1]
         right = b.unsqueeze(-1) if is_line else b

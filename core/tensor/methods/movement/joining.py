@@ -20,8 +20,10 @@ from proofgrad.core.tensor.data.arguments import (
     as_sizes,
     normal_size,
     resolve_axis,
+    several,
     split_amount,
     takes_dim,
+    takes_numbers,
 )
 from proofgrad.core.tensor.data.errors import ArgumentError, AxisError, DtypeError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
@@ -110,6 +112,7 @@ class Movement(Views, Operators):
         placed = [part.unsqueeze(axis) for part in parts]
         return placed[0]._joined_along(placed, axis)._value()
 
+    @takes_numbers
     def roll(
         self, shifts: Whole | Sequence[int], dims: Whole | Sequence[int] | None = None
     ) -> Self:
@@ -117,12 +120,12 @@ class Movement(Views, Operators):
 
         Without `dims` the elements move as one line.
         """
-        by = (shifts,) if isinstance(shifts, (int, UOp)) else tuple(shifts)
+        by = several("shifts of roll", shifts)
         if dims is None:
             if len(by) != 1:
                 raise ArgumentError(f"roll by {shifts} needs dims, one for each shift")
             return self.flatten().roll(by, 0).reshape(self.shape)._value()
-        axes = (dims,) if isinstance(dims, int) else tuple(dims)
+        axes = several("dims of roll", dims)
         if len(by) != len(axes):
             raise ArgumentError(f"roll needs one shift for each of dims: {by} for {axes}")
         result = self
@@ -160,6 +163,7 @@ class Movement(Views, Operators):
 
     # -- padding ----------------------------------------------------------------------------------
 
+    @takes_numbers
     def pad(self, padding: Sequence[Any], mode: str = "constant", value: Scalar = 0) -> Self:
         """Elements around. `padding`: (before, after) an axis, or torch's flat form.
 
@@ -202,6 +206,10 @@ class Movement(Views, Operators):
         return inside.where(zeros, value)
 
     def _padding_by_axis(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
+        if not isinstance(padding, (tuple, list)):
+            raise TypeError(
+                f"padding is pairs (before, after) or torch's flat form, not {padding!r}"
+            )
         if all(isinstance(amount, (int, UOp)) for amount in padding):
             flat = list(padding)
             if len(flat) % 2 or len(flat) > 2 * self.ndim:

@@ -18,14 +18,16 @@ from proofgrad.core.tensor.data.arguments import (
     normal_size,
     resolve_axes,
     resolve_axis,
+    several,
     shape_with_rest,
     smaller,
     takes_dim,
+    takes_numbers,
     whole_quotient,
 )
-from proofgrad.core.tensor.data.errors import ArgumentError, SizeTypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, SizeTypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
-from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.base import TensorBase, describe
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
 from proofgrad.core.tensor.methods.movement.room import padded, shrunk
 
@@ -98,7 +100,8 @@ class Views(TensorBase):
         """The two axes exchanged."""
         order = list(range(self.ndim))
         a, b = resolve_axis(dim0, self.ndim), resolve_axis(dim1, self.ndim)
-        order[a], order[b] = b, a
+        if order:  # a single element has no axes to exchange
+            order[a], order[b] = b, a
         return self._with(UOp(Ops.PERMUTE, self.dtype, (self._uop,), tuple(order)))
 
     @property
@@ -118,6 +121,8 @@ class Views(TensorBase):
 
     def expand_as(self, other: TensorBase) -> Self:
         """As expand, to the shape of another Tensor."""
+        if not isinstance(other, TensorBase):
+            raise DtypeError(f"expand_as takes a Tensor, not {describe(other)}; see expand")
         return self.expand(other.shape)
 
     def shrink_to(self, shape: Any, *args: Any) -> Self:
@@ -125,6 +130,7 @@ class Views(TensorBase):
         sizes = as_sizes((shape, *args))
         return self.shrink([None if size is None else (0, size) for size in sizes])
 
+    @takes_numbers
     def shrink(self, arg: Sequence[tuple[int, int] | None]) -> Self:
         """The elements begin <= i < end of each axis; None keeps an axis."""
         cuts = [(0, n) if cut is None else (cut[0], cut[1]) for cut, n in zip(arg, self.shape)]
@@ -172,6 +178,7 @@ class Views(TensorBase):
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """The axes start_dim .. end_dim as one."""
         if not self.ndim:
+            resolve_axis(start_dim, 0), resolve_axis(end_dim, 0)
             return self.reshape((1,))
         begin, end = resolve_axis(start_dim, self.ndim), resolve_axis(end_dim, self.ndim)
         if begin > end:
@@ -179,6 +186,7 @@ class Views(TensorBase):
         merged = prod(self.shape[begin : end + 1])
         return self.reshape(self.shape[:begin] + (merged,) + self.shape[end + 1 :])
 
+    @takes_numbers
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Axis `dim` as several axes of the given sizes; one may be -1."""
         axis = resolve_axis(dim, self.ndim)
@@ -187,13 +195,14 @@ class Views(TensorBase):
             raise ShapeError(f"cannot unflatten axis {dim} of {show(self.shape)} to {tuple(sizes)}")
         return self.reshape(self.shape[:axis] + parts + self.shape[axis + 1 :])
 
+    @takes_numbers
     @takes_dim
     def split(self, sizes: int | UOp | Sequence[Any], dim: int = 0) -> tuple[Self, ...]:
         """Parts of the given size (the last may be smaller) or sizes along `dim`."""
         axis = resolve_axis(dim, self.ndim)
         total = self.shape[axis]
-        if isinstance(sizes, (int, UOp)):
-            sizes = _equal_parts(total, sizes)
+        is_equal = isinstance(sizes, (int, UOp))
+        sizes = _equal_parts(total, sizes) if is_equal else several("sizes of split", sizes)
         if normal_size(sum(sizes)) != total:
             raise ShapeError(
                 f"split sizes {tuple(sizes)} must add up to {total}, the size of axis {dim}"
@@ -204,14 +213,17 @@ class Views(TensorBase):
             begin += size
         return tuple(parts)
 
+    @takes_numbers
     @takes_dim
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
         """At most `chunks` parts of equal size; the last may be smaller."""
         if chunks <= 0:
             raise ShapeError(f"cannot make {chunks} chunks")
         size = self.shape[resolve_axis(dim, self.ndim)]
+        if size == 0:  # so many empty parts, as in torch
+            return list(self.split([0] * chunks, dim))
         if isinstance(size, int):
-            return list(self.split(max(1, -(-size // chunks)), dim))
+            return list(self.split(-(-size // chunks), dim))
         each = whole_quotient(size, chunks)
         if each is None:
             raise ShapeError(
@@ -233,11 +245,13 @@ class Views(TensorBase):
         final = tuple([count * size for count, size in zip(counts, sizes)])
         return self.reshape(tuple(paired)).expand(tuple(wide)).reshape(final)._value()
 
+    @takes_numbers
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element `repeats` times, along `dim` (None: flattened)."""
         if not isinstance(repeats, (int, UOp)) or not at_least(repeats, 0):
             raise ShapeError(f"repeat_interleave takes a number of 0 or more, not {repeats!r}")
-        x, axis = (self.flatten(), 0) if dim is None else (self, resolve_axis(dim, self.ndim))
+        axis = 0 if dim is None else resolve_axis(dim, self.ndim)
+        x = self.flatten() if dim is None or not self.ndim else self
         before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
         wide = x.reshape(before + (size, 1) + after).expand(before + (size, repeats) + after)
         return wide.reshape(before + (size * repeats,) + after)._value()
@@ -298,6 +312,7 @@ class Views(TensorBase):
         rows = self.unsqueeze(-1)._pad_zeros([(0, 0), (0, size)]).flatten()
         return rows.shrink_to(size * size).reshape(size, size)._value()
 
+    @takes_numbers
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
         """The elements [i, i + offset] of two axes, as a last axis."""
         first, second = resolve_axis(dim1, self.ndim), resolve_axis(dim2, self.ndim)
@@ -317,6 +332,7 @@ class Views(TensorBase):
         steps = line.reshape((*x.shape[:-2], size, size + 1))
         return steps.shrink([*outer, None, (0, 1)]).reshape((*x.shape[:-2], size))
 
+    @takes_numbers
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """Windows of `size` elements along `dim`, `step` apart; the position in a window is last.
 
@@ -336,6 +352,9 @@ class Views(TensorBase):
         if indexing not in ("ij", "xy"):
             raise ArgumentError(f"indexing is 'ij' or 'xy', not {indexing!r}")
         lines: tuple[Self, ...] = (self, *args)
+        for line in lines:
+            if not isinstance(line, TensorBase):
+                raise DtypeError(f"meshgrid takes Tensors, not {describe(line)}")
         if any(line.ndim > 1 for line in lines):
             raise ShapeError(f"meshgrid takes lines, not {[line.shape for line in lines]}")
         axes = list(range(len(lines)))
@@ -347,6 +366,7 @@ class Views(TensorBase):
         shape = broadcast_shapes("meshgrid", *[line.shape for line in placed])
         return tuple([line._with(broadcast_node(line._uop, shape)) for line in placed])
 
+    @takes_numbers
     def rearrange(self, formula: str, **sizes: int) -> Self:
         """Axes by name: "b c (h p) -> b (c p) h" splits, moves and joins them (as einops).
 

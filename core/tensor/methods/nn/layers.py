@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.tensor.data.arguments import Real
+from proofgrad.core.tensor.data.arguments import Real, takes_numbers
 from proofgrad.core.tensor.data.errors import ArgumentError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote
+from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise, in_float32_or_wider
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
@@ -155,6 +156,8 @@ class Layers(LinearAlgebra, Creation):
 
         `dtype`: all three are cast to it first.
         """
+        weight = self._given("weight", weight)
+        bias = None if bias is None else self._given("bias", bias)
         if dtype is not None:
             added = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), added)
@@ -171,8 +174,11 @@ class Layers(LinearAlgebra, Creation):
             result = layer(result)
         return result
 
+    @takes_numbers
     def dropout(self, p: Real = 0.5) -> Self:
         """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
+        if not isinstance(p, (int, float)):
+            raise TypeError(f"dropout takes a probability, a number, not {describe(p)}")
         if not 0 <= p <= 1:
             raise ArgumentError(f"dropout needs a probability, not {p}")
         if p:

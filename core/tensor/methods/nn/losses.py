@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
-from proofgrad.core.tensor.data.arguments import Flag, Real, Whole
+from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, PositionError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.methods.indexing.take import is_position
@@ -55,6 +55,7 @@ class Losses(Layers):
         reduction: str = "mean",
     ) -> Self:
         """Cross-entropy of scores (.., classes) with integer labels; `ignore_index` counts not."""
+        Y = self._given("the target of sparse_categorical_crossentropy", Y)
         hits, scores = self._hits(Y, ignore_index), self._wide_log_softmax(-1)
         _check_smoothing(label_smoothing)
         can_occur = _holds(Y, ignore_index)
@@ -73,7 +74,7 @@ class Losses(Layers):
         Classes are axis 1, as in torch; axis 0 is the batch. A class that cannot be, whose score is
         minus infinity, costs nothing where its target is 0.
         """
-        axis = 0 if self.ndim == 1 else 1
+        axis, Y = 0 if self.ndim == 1 else 1, self._given("the target of cross_entropy", Y)
         _check_smoothing(label_smoothing)
         if Y.ndim == self.ndim and Y.shape != self.shape:
             raise ShapeError(f"cross_entropy of {show(self.shape)} with {show(Y.shape)}")
@@ -94,7 +95,7 @@ class Losses(Layers):
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
         """Of probabilities with labels 0 .. 1. Logarithms are at least -100."""
-        _warn_if_broadcast("binary_crossentropy", self, Y)
+        Y = self._target("binary_crossentropy", Y)
         kind, (p, y) = self._together(Y)
         hit, miss = p.log().maximum(_LEAST_LOG), (1 - p).log().maximum(_LEAST_LOG)
         return _reduced(-(y * hit + (1 - y) * miss), reduction)._in_type(kind)
@@ -107,8 +108,9 @@ class Losses(Layers):
         The sum of what the sign of a score costs and of log(1 + exp(-|score|)), neither of which is
         negative: nothing cancels. `pos_weight` multiplies the losses of label 1.
         """
-        _warn_if_broadcast("binary_crossentropy_logits", self, Y)
+        Y = self._target("binary_crossentropy_logits", Y)
         if pos_weight is not None:
+            pos_weight = self._given("pos_weight", pos_weight)
             kind, (x, y, weight) = self._together(Y, pos_weight)
             hit, miss = (-x).softplus(), x.softplus()
             return _reduced(weight * y * hit + (1 - y) * miss, reduction)._in_type(kind)
@@ -135,12 +137,14 @@ class Losses(Layers):
         `weight` has a number for each class; "mean" divides by their sum. Labels equal to
         `ignore_index` do not count.
         """
+        Y = self._given("the target of nll_loss", Y)
         if self.ndim < 2 or Y.shape != self.shape[:1] + self.shape[2:]:
             raise ShapeError(f"nll_loss of {show(self.shape)} with labels {show(Y.shape)}")
         scores, kind = self._axis_last(1)._wide(), least_float(self.dtype)
         hits = scores._hits(Y, ignore_index)
         losses = -hits.where(scores, 0).sum(-1)
-        weights = hits.where(1.0 if weight is None else weight, 0).sum(-1).cast(losses.dtype)
+        of_class = 1.0 if weight is None else self._given("weight", weight)
+        weights = hits.where(of_class, 0).sum(-1).cast(losses.dtype)
         if weight is None:
             weights = weights.ones_like()
         if ignore_index is not None and _holds(Y, ignore_index):
@@ -152,13 +156,21 @@ class Losses(Layers):
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The mean of the squared differences. Shapes that are not equal are broadcast, with a warning."""
-        _warn_if_broadcast("mse_loss", self, target)
+        target = self._target("mse_loss", target)
         kind, (x, y) = self._together(target)
         return _reduced((x - y).square(), reduction)._in_type(kind)
 
+    def _target(self, name: str, target: Operand, level: int = 2) -> Self:
+        """What a loss compares with: a number stands for a Tensor full of it, other shapes are warned of."""
+        wanted = self._given(f"the target of {name}", target)
+        if isinstance(target, (bool, int, float)):
+            return wanted.expand(self.shape)
+        _warn_if_broadcast(name, self, wanted, level + 1)
+        return wanted
+
     def _difference(self, name: str, target: Self) -> tuple[DType, Self]:
         """How far apart two Tensors are; with a warning, from where the loss is asked for, if they are broadcast."""
-        _warn_if_broadcast(name, self, target, 3)
+        target = self._target(name, target, 3)
         kind, (x, y) = self._together(target)
         return kind, x - y
 
@@ -201,7 +213,7 @@ class Losses(Layers):
         What is not to be expected costs nothing. `log_target`: the target is of log-probabilities, too.
         `reduction` "batchmean" divides the sum by the size of the first axis.
         """
-        _warn_if_broadcast("kl_div", self, target)
+        target = self._target("kl_div", target)
         kind, (x, y) = self._together(target)
         if log_target:
             costs = y.exp() * (y - x)
@@ -231,6 +243,8 @@ class Losses(Layers):
         at no key after its own position; scores that would be hidden are mostly not computed. `enable_gqa`:
         groups of query heads (axis -3) share a head of key and value.
         """
+        key, value = self._given("key", key), self._given("value", value)
+        attn_mask = None if attn_mask is None else self._given("attn_mask", attn_mask)
         if is_causal and attn_mask is not None:
             raise ArgumentError("is_causal makes a mask, so attn_mask cannot be given as well")
         if enable_gqa:

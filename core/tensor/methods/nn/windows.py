@@ -15,7 +15,14 @@ from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape, whole_quotient
+from proofgrad.core.tensor.data.arguments import (
+    Flag,
+    Whole,
+    checked_shape,
+    several,
+    takes_numbers,
+    whole_quotient,
+)
 from proofgrad.core.tensor.data.errors import ArgumentError, BroadcastError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, least_float, promote
@@ -65,7 +72,8 @@ class _Pool:
     ) -> _Pool:
         """As the arguments of a pool say; `axes`, if not 2 or as many as there are kernel sizes."""
         if axes is None:
-            axes = 2 if isinstance(kernel_size, (int, UOp)) else len(kernel_size)
+            given = several("kernel_size", kernel_size)
+            axes = 2 if isinstance(kernel_size, (int, UOp)) else len(given)
         if len(shape) < axes:
             raise ShapeError(f"cannot pool over {axes} axes of a Tensor that has {len(shape)}")
         kernels = each(kernel_size, axes, "kernel_size")
@@ -107,6 +115,7 @@ class Windows(LinearAlgebra):
 
     __slots__ = ()
 
+    @takes_numbers
     def conv2d(
         self,
         weight: Self,
@@ -124,6 +133,8 @@ class Windows(LinearAlgebra):
         With WINO=1 windows of 3x3, one apart, are taken by Winograd's law where that saves half of
         the multiplications: not exact to the bit (docs/numerics.md).
         """
+        weight = self._given("weight", weight)
+        bias = None if bias is None else self._given("bias", bias)
         self._check_convolution(weight, bias, groups)
         axes = self.ndim - 2
         result = promote(self.dtype, weight.dtype) if dtype is None else as_dtype(dtype)
@@ -204,6 +215,7 @@ class Windows(LinearAlgebra):
         if bias is not None and bias.shape != (weight.shape[0],):
             raise BroadcastError(f"conv2d bias {show(bias.shape)} must be ({weight.shape[0]},)")
 
+    @takes_numbers
     def conv_transpose2d(
         self,
         weight: Self,
@@ -218,6 +230,8 @@ class Windows(LinearAlgebra):
 
         Shapes: self (n, in, *size), weight (in, out / groups, *kernel), bias (out,).
         """
+        weight = self._given("weight", weight)
+        bias = None if bias is None else self._given("bias", bias)
         axes = self.ndim - 2
         if axes < 1 or weight.ndim != self.ndim or weight.shape[0] != self.shape[1]:
             raise ShapeError(
@@ -227,6 +241,8 @@ class Windows(LinearAlgebra):
         if groups < 1 or weight.shape[0] % groups:
             raise ShapeError(f"{weight.shape[0]} channels do not split into {groups} groups")
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
+        if not all(at_least(number, 1) for number in (*steps, *holes)):
+            raise ShapeError(f"stride {steps} and dilation {holes} must be 1 or more")
         extra = each(output_padding, axes, "output_padding")
         if max(steps) > 1 and is_plain(self.shape) and all(self.shape + weight.shape):
             return self._transposed_by_phases(weight, bias, groups, (steps, holes), padding, extra)
@@ -284,6 +300,7 @@ class Windows(LinearAlgebra):
         x = x.reshape((*self.shape[:axis], size * step, *self.shape[axis + 1 :]))
         return x._cut(axis, 0, max(0, (size - 1) * step + 1))
 
+    @takes_numbers
     def max_pool2d(
         self,
         kernel_size: Sizes = (2, 2),
@@ -313,6 +330,7 @@ class Windows(LinearAlgebra):
         back = back._pad_value(pool.padded[self.ndim - pool.axes :], 0)._pooled(pool)
         return windows.max(inside), count - hits.where(back, 0).max(inside)
 
+    @takes_numbers
     def max_unpool2d(
         self,
         indices: Self,
@@ -343,6 +361,7 @@ class Windows(LinearAlgebra):
         flat = empty.scatter_reduce(2, indices.flatten(2), self.flatten(2), "sum")
         return flat.reshape((*outer, *wanted))
 
+    @takes_numbers
     def avg_pool2d(
         self,
         kernel_size: Sizes = (2, 2),
@@ -394,6 +413,7 @@ class Windows(LinearAlgebra):
         x = self._cut(axis, 0, count * kernel)
         return x.reshape(x.shape[:axis] + (count, kernel) + x.shape[axis + 1 :])
 
+    @takes_numbers
     def interpolate(
         self, size: Sequence[int], mode: str = "linear", align_corners: Flag = False
     ) -> Self:
@@ -407,8 +427,8 @@ class Windows(LinearAlgebra):
             raise ModeError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")
         if align_corners and mode != "linear":
             raise ArgumentError(f"align_corners is for mode 'linear', not {mode!r}")
-        if isinstance(size, int):
-            raise TypeError(f"interpolate takes a size for each of the last axes, not {size}")
+        if not isinstance(size, (tuple, list)):
+            raise TypeError(f"interpolate takes a size for each of the last axes, not {size!r}")
         sizes = checked_shape(tuple(size))
         if not 0 < len(sizes) <= self.ndim or 0 in self.shape[self.ndim - len(sizes) :]:
             raise ShapeError(f"cannot interpolate {show(self.shape)} to sizes {sizes}")
@@ -455,7 +475,7 @@ def _with_gradient(y: Any, x: Any, pool: _Pool, kind: str) -> Any:
 
 def each(value: Sizes, axes: Whole, name: str) -> tuple[int, ...]:
     """One number for each axis."""
-    values = (value,) * axes if isinstance(value, (int, UOp)) else tuple(value)
+    values = (value,) * axes if isinstance(value, (int, UOp)) else several(name, value)
     if len(values) != axes:
         raise ShapeError(f"{name} {values} needs one entry, or one for each of {axes} axes")
     return values

@@ -210,11 +210,17 @@ class Reduction(Movement, Elementwise):
     @takes_axis
     def argmax(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
         """Where the largest element (a NaN, if there is one) is first found."""
-        if axis is None:
-            return self.flatten().argmax(0)
-        position = resolve_axis(axis, self.ndim)
-        if not self.ndim:
-            return self.flatten().argmax(0)
+        return self._first_extreme("argmax", axis, keepdim)
+
+    def _first_extreme(self, name: str, axis: Whole | None, keepdim: Flag) -> Self:
+        position = 0 if axis is None else resolve_axis(axis, self.ndim)
+        if not self._count(axis):
+            raise AxisError(f"the {name} over no elements of {show(self.shape)}")
+        if axis is None or not self.ndim:
+            return self.flatten()._where_first(0, False)
+        return self._where_first(position, keepdim)
+
+    def _where_first(self, position: Whole, keepdim: Flag) -> Self:
         size = self.shape[position]
         hits = self == self.max(position, keepdim=True)
         if self.is_floating_point():
@@ -227,12 +233,13 @@ class Reduction(Movement, Elementwise):
     def argmin(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
         """Where the smallest element (a NaN, if there is one) is first found."""
         turned = -self if self.is_floating_point() else ~self
-        return turned.argmax(axis, keepdim)
+        return turned._first_extreme("argmin", axis, keepdim)
 
     @takes_axis
     def softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """exp(x) / sum(exp(x)), shifted by the largest so that nothing overflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
+        resolve_axes(axis, self.ndim)
         if not x.numel():  # over no elements there is no largest one, and nothing to give
             return x._value()
         wide = x._wide()
@@ -247,6 +254,7 @@ class Reduction(Movement, Elementwise):
     def log_softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """log(softmax(x)), which keeps its digits where softmax underflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
+        resolve_axes(axis, self.ndim)
         if not x.numel():
             return x._value()
         return x._wide_log_softmax(axis)._in_type(x.dtype)
@@ -281,6 +289,9 @@ class Reduction(Movement, Elementwise):
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
     ) -> Self:
         """(x - mean) * invstd * weight + bias, each a line along `axis`."""
+        mean, invstd = self._given("mean", mean), self._given("invstd", invstd)
+        weight = None if weight is None else self._given("weight", weight)
+        bias = None if bias is None else self._given("bias", bias)
         kept = resolve_axes(axis, self.ndim)
         line = tuple([n if k in kept else 1 for k, n in enumerate(self.shape)])
         kinds = [part.dtype for part in (mean, invstd, weight, bias) if part is not None]
