@@ -141,6 +141,21 @@ def test_a_number_is_a_target_for_all_elements_and_warns_of_nothing() -> None:
             assert function(1.0).item() == function(Tensor.ones(2, 3)).item()  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Tensor([1, 2], requires_grad=True),
+        lambda: Tensor.arange(3, requires_grad=True),
+        lambda: Tensor([True]).requires_grad_(),
+        lambda: Tensor.ones(2, dtype="int32", requires_grad=True),
+    ],
+)
+def test_a_gradient_of_integers_is_refused_where_it_is_asked_for(call: Callable[[], Any]) -> None:
+    """It was allowed, and `backward` found nothing."""
+    with pytest.raises(RuntimeError, match=r"requires_grad=True is for floats, and this is dtypes"):
+        call()
+
+
 # -- comparisons with what a type does not hold -------------------------------------------------
 
 

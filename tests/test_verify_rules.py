@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 from proofgrad.core.rewrite.ledger import EvidenceError
 from proofgrad.rules import library
 from proofgrad.verify.cli import main
+from proofgrad.verify.commands import prove as commands
 from proofgrad.verify.commands import update
 from proofgrad.verify.prove import ledger as writing
 
@@ -191,6 +193,24 @@ def test_update_stops_at_the_first_part_that_fails(
         *[f"-- {name}" for name in PARTS[: failing + 1]],
         f"stopped at: {PARTS[failing]}",
     ]
+
+
+def test_a_folder_that_cannot_be_written_is_said_after_the_verdicts(
+    small_library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a traceback, and what had been proved or refuted was not shown."""
+    assert main(["-j", "1"]) == 0
+
+    def refuse(path: Path, text: str) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(commands, "write_whole", refuse)
+    assert main(["-j", "1"]) == 0  # nothing is new
+    edit(small_library / "small.rules", "x + 0 => x", "x + 1 => x")
+    assert main(["-j", "1"]) == 1
+    shown = capsys.readouterr()
+    assert "small.add_zero is refuted" in shown.out
+    assert "nothing was written: [Errno 30] Read-only file system" in shown.err
 
 
 def test_an_interrupted_write_leaves_the_old_ledger(

@@ -71,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AdditionError as error:
         print(error)
         return 1
+    except OSError as error:  # of files that are read the commands tell themselves
+        print(f"nothing was written: {error}; --no-write says the same", file=sys.stderr)
+        return 1
     except WorkerDied as error:
         print(f"{error}; ledgers are as they were", file=sys.stderr)
         return 1

@@ -87,19 +87,26 @@ def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, 
     if options.verbose:
         _print_each(results)
     made = {r.rule.full_name: entry_of(r, meanings[r.rule.ruleset], solvers) for r in results}
+    texts: dict[str, str] = {}
     for name, its_rules in rules.items():
         entries = [kept[name].get(r.name) or made[r.full_name] for r in its_rules]
-        text = ledger_text(name, sources[name], meanings[name], solvers, entries)
-        if options.write:
-            write_whole(ledger_file(name), text)
+        texts[name] = ledger_text(name, sources[name], meanings[name], solvers, entries)
     failed = [result for result in results if result.verdict != PROVED]
     _print_failures(failed)
+    for name in texts if options.write else ():
+        _write_what_is_new(ledger_file(name), texts[name])
     _print_summary(results, sum(len(k) for k in kept.values()), time.perf_counter() - start)
     if Meanings().of(None) != files.of(None):
         print("a file that gives rules their meaning changed meanwhile: run verify-rules again")
         return 1, results
     still_refuted = refute_all(options.jobs) if options.from_nothing else 0
     return 1 if failed or still_refuted else 0, results
+
+
+def _write_what_is_new(path: Path, text: str) -> None:
+    """So that a folder which cannot be written, as of an installed package, is enough where nothing changed."""
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_whole(path, text)
 
 
 def _run_again(

@@ -123,6 +123,10 @@ class TensorBase:
 
     def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
         TRACING.on = settings.traces_methods()
+        if requires_grad and (self.dtype.is_int or self.dtype.is_bool):
+            raise GradientError(
+                f'requires_grad=True is for floats, and this is {self.dtype}: write 1.0 for 1, or name dtype="float32"'
+            )
         self._requires_grad = requires_grad
         if requires_grad and is_on_disk(self.device):
             raise GradientError(
