@@ -235,3 +235,47 @@ def test_message_names_argument_and_value(name: str) -> None:
     call, message = MESSAGES[name]
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+# -- torch's arguments of layers ----------------------------------------------------------------
+
+
+def test_inplace_is_taken_and_changes_nothing() -> None:
+    for layer in (nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Mish, nn.Hardsigmoid, nn.Hardswish):
+        assert layer(inplace=True)(X).tolist() == layer()(X).tolist()
+        assert repr(layer(True)) == f"{layer.__name__}()"
+    for other in (
+        nn.LeakyReLU(0.2, True),
+        nn.ELU(1.0, True),
+        nn.CELU(1.0, True),
+        nn.Dropout(0.5, True),
+    ):
+        assert other(X).shape == X.shape
+
+
+def test_max_pools_take_torchs_arguments_in_torchs_order() -> None:
+    """The fourth was `ceil_mode`, which 2 switched on."""
+    rows = Tensor.arange(25).reshape(1, 1, 5, 5).float()
+    assert nn.MaxPool2d(2, 1, 0, 2)(rows).shape == (1, 1, 3, 3)
+    values, positions = nn.MaxPool2d(2, return_indices=True)(rows)
+    assert values.tolist() == [[[[6.0, 8.0], [16.0, 18.0]]]]
+    assert positions.tolist() == [[[[6, 8], [16, 18]]]]
+
+
+LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
+    "Linear": (lambda: nn.Linear(4, 2)(X), r"Linear takes \(.., 4\), not a Tensor of \(2, 3\)"),
+    "momentum in the place of affine": (
+        lambda: nn.BatchNorm2d(4, 1e-5, 0.1),  # type: ignore[arg-type]
+        r"not 0.1 and True; torch's third argument, the momentum",
+    ),
+    "batch_first": (lambda: nn.MultiheadAttention(4, 2, batch_first=False), r"takes \(n, t, embed_dim\)"),
+    "unbiased": (lambda: X.std(unbiased=False), r"std\(\) takes correction=, not unbiased="),  # type: ignore[call-arg]
+    "einsum": (lambda: Tensor.einsum(X, X), r"einsum takes a formula first"),  # type: ignore[arg-type]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_say_what_differs_from_torch(name: str) -> None:
+    call, message = LAYERS[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()

@@ -20,8 +20,18 @@ class MultiheadAttention(Shown):
     """
 
     def __init__(
-        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        batch_first: bool = True,
     ) -> None:
+        if not batch_first:
+            raise ValueError(
+                "MultiheadAttention takes (n, t, embed_dim); transpose(0, 1) what is (t, n, embed_dim), and the result"
+            )
         if embed_dim % num_heads:
             raise ShapeError(f"{num_heads} heads do not divide embed_dim {embed_dim}")
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout

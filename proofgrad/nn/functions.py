@@ -25,7 +25,14 @@ class Function(Shown):
         raise NotImplementedError(f"{type(self).__name__} does not say what it does with a Tensor")
 
 
-class ReLU(Function):
+class _Activation(Function):
+    """A function of each element. torch's `inplace` is taken and changes no value: what is not used again takes no memory."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+
+
+class ReLU(_Activation):
     """max(x, 0)."""
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -46,7 +53,7 @@ class Tanh(Function):
         return x.tanh()
 
 
-class SiLU(Function):
+class SiLU(_Activation):
     """x * sigmoid(x)."""
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -60,21 +67,21 @@ class Identity(Function):
         return x
 
 
-class ReLU6(Function):
+class ReLU6(_Activation):
     """x, not below 0, not above 6."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.relu6()
 
 
-class SELU(Function):
+class SELU(_Activation):
     """The scaled exponential linear unit of Klambauer and others (2017)."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.selu()
 
 
-class Mish(Function):
+class Mish(_Activation):
     """x * tanh(softplus(x))."""
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -95,14 +102,14 @@ class LogSigmoid(Function):
         return x.logsigmoid()
 
 
-class Hardsigmoid(Function):
+class Hardsigmoid(_Activation):
     """x / 6 + 1 / 2, not below 0, not above 1."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.hardsigmoid()
 
 
-class Hardswish(Function):
+class Hardswish(_Activation):
     """x * Hardsigmoid(x)."""
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -112,7 +119,7 @@ class Hardswish(Function):
 class Hardtanh(Function):
     """x, not below min_val, not above max_val."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         self.min_val, self.max_val = min_val, max_val
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -133,7 +140,7 @@ class PReLU(Shown):
 class LeakyReLU(Function):
     """x above 0, negative_slope * x below."""
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         self.negative_slope = negative_slope
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -143,7 +150,7 @@ class LeakyReLU(Function):
 class ELU(Function):
     """x above 0, alpha * (exp(x) - 1) below."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = alpha
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -153,7 +160,7 @@ class ELU(Function):
 class CELU(Function):
     """x above 0, alpha * (exp(x / alpha) - 1) below."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = alpha
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ class Linear(Shown):
         self.bias = Tensor.uniform(out_features, low=-bound, high=bound) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.shape[-1:] != self.weight.shape[-1:]:
+            check_last_axis("Linear", x, self.weight.shape[-1])
         return x.linear(self.weight.transpose(), self.bias)
 
 
@@ -171,9 +173,9 @@ class Embedding(Shown):
 
 
 class Dropout(Shown):
-    """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
+    """While `Tensor.training`: each element 0 with probability p, the others over 1 - p; `inplace` changes no value."""
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         if not 0 <= p <= 1:
             raise ValueError(f"dropout needs a probability, not {p}")
         self.p = p

@@ -33,6 +33,11 @@ class BatchNorm(Shown):
         track_running_stats: bool = True,
         momentum: float = 0.1,
     ) -> None:
+        if not isinstance(affine, bool) or not isinstance(track_running_stats, bool):
+            raise TypeError(
+                f"affine and track_running_stats are True or False, not {affine!r} and {track_running_stats!r};"
+                " torch's third argument, the momentum, is given by its name here"
+            )
         self.eps, self.momentum, self.track_running_stats = eps, momentum, track_running_stats
         self.weight = parameter(1.0, sz) if affine else None
         self.bias = parameter(0.0, sz) if affine else None

@@ -7,6 +7,7 @@ which are methods of Tensor.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from proofgrad import ShapeError, Tensor, dtypes
 from proofgrad.core.tensor.data.arguments import takes_numbers
@@ -45,17 +46,23 @@ class _MaxPool(_Pool):
         kernel_size: Sizes,
         stride: Sizes | None = None,
         padding: Sizes = 0,
-        ceil_mode: bool = False,
         dilation: Sizes = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
     ) -> None:
         super().__init__(kernel_size, stride, padding, ceil_mode)
-        self.dilation = dilation
+        self.dilation, self.return_indices = dilation, return_indices
 
-    def __call__(self, x: Tensor) -> Tensor:
-        result: Tensor = x.max_pool2d(
-            self.kernel_size, self.stride, self.dilation, self.padding, self.ceil_mode
+    def __call__(self, x: Tensor) -> Any:
+        """The largest; with `return_indices` also where each is, as `Tensor.max_pool2d` says it."""
+        return x.max_pool2d(
+            self.kernel_size,
+            self.stride,
+            self.dilation,
+            self.padding,
+            self.ceil_mode,
+            self.return_indices,
         )
-        return result
 
 
 class _AvgPool(_Pool):

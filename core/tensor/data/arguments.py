@@ -12,6 +12,7 @@ from numbers import Integral
 from numbers import Real as NumbersReal
 from typing import Any, TypeAlias, TypeVar
 
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import AxisError, SizeTypeError
@@ -22,14 +23,17 @@ Flag: TypeAlias = bool
 Whole: TypeAlias = int
 Real: TypeAlias = float
 _F = TypeVar("_F", bound=Callable[..., Any])
+_KEPT = frozenset({int, float, bool, str, type(None), UOp, DType})  # asked of each argument
 Operand: TypeAlias = Any  # a Tensor, a Python scalar, a list or a numpy array
 
 
 def plain_number(value: Any) -> Any:
     """A number of numpy as Python's, within tuples and lists, too; anything else as it is."""
     kind = type(value)
+    if kind in _KEPT:
+        return value
     if kind is tuple or kind is list:
-        return kind([plain_number(part) for part in value])
+        return value if is_plain(value) else kind([plain_number(part) for part in value])
     if isinstance(value, (int, float)) or not isinstance(value, NumbersReal):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
@@ -40,8 +44,11 @@ def takes_numbers(function: _F) -> _F:
 
     @functools.wraps(function)
     def method(*args: Any, **options: Any) -> Any:
-        given = [plain_number(value) for value in args]
-        return function(*given, **{name: plain_number(value) for name, value in options.items()})
+        given = [value if type(value) in _KEPT else plain_number(value) for value in args]
+        for name, value in options.items():
+            if type(value) not in _KEPT:
+                options[name] = plain_number(value)
+        return function(*given, **options)
 
     return method  # type: ignore[return-value]
 
@@ -170,7 +177,14 @@ def normal_size(size: Any) -> Any:
     return sizes().normal(size) if isinstance(size, UOp) else plain_number(size)
 
 
-_AXIS = {"dim": "axis", "dims": "axis", "axes": "axis", "keepdims": "keepdim"}
+_AXIS = {
+    "dim": "axis",
+    "dims": "axis",
+    "axes": "axis",
+    "keepdims": "keepdim",
+    "ddof": "correction",
+    "unbiased": "correction",
+}
 _DIM = {"axis": "dim", "axes": "dim"}
 
 

@@ -17,6 +17,9 @@ INSTEAD = {
     "shard": "x.to(device): a program runs on one device",
     "shard_": "x.to(device): a program runs on one device",
     "mm": "x @ y",
+    "t": "x.T",
+    "view_as": "x.reshape(y.shape)",
+    "reshape_as": "x.reshape(y.shape)",
     "bmm": "x @ y",
     "addmm": "x @ y + z",
     "outer": "x.unsqueeze(-1) * y",
@@ -44,7 +47,7 @@ INSTEAD = {
     "trace": "x.diagonal().sum()",
     "ravel": "x.flatten()",
     "tobytes": "bytes(x.data())",
-    "register_hook": "custom_vjp, see docs/autograd.md",
+    "register_hook": "custom_vjp, see docs/custom-gradients.md",
     "apply_": "operations on whole Tensors",
 }
 

@@ -31,6 +31,7 @@ from proofgrad.core.tensor.runtime.device import is_on_disk
 # On bools these stand for the bitwise ops, as in numpy.
 _ON_BOOLS = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR, Ops.MIN: Ops.AND}
 _INTS_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
+_IN_ALL = 127  # and 0 are numbers that every type of integers holds
 # The side of a whole number beyond a type on which it makes a comparison true: numpy compares with such a number as it is.
 _TRUE_BEYOND = {"<": 1, "<=": 1, ">": -1, ">=": -1}
 # A number of each kind, to ask what one would make of a type.
@@ -106,9 +107,10 @@ class Operands(TensorBase):
         return promote(self.dtype, other.dtype)
 
     def _binary(self, op: Ops, name: str, other: Operand, swap: bool = False) -> Self:
-        decided = self._decided(name, other) if type(other) is int and op in COMPARE else None
-        if decided is not None:
-            return decided
+        if type(other) is int and not 0 <= other <= _IN_ALL and op in COMPARE:
+            decided = self._decided(name, other)
+            if decided is not None:
+                return decided
         a, b = self._pair(name, other)
         dtype = a.dtype
         if dtype is dtypes.bool:

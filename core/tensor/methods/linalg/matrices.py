@@ -104,6 +104,10 @@ class LinearAlgebra(Indexing):
         one operand takes its diagonal; `...` stands for axes in front that are broadcast. Without
         `->` the result has the letters that occur once, in order.
         """
+        if not isinstance(formula, str):
+            raise TypeError(
+                f"einsum takes a formula first, as in 'ij,jk->ik', not {describe(formula)}"
+            )
         parts = operands
         if len(parts) == 1 and isinstance(parts[0], (list, tuple)):
             parts = tuple(parts[0])
