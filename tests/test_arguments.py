@@ -219,6 +219,8 @@ def test_parts_of_nothing_are_as_many_as_asked_for() -> None:
 MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "pad": (lambda: X.pad(5), r"padding is pairs \(before, after\) or torch's flat form, not 5"),  # type: ignore[arg-type]
     "split": (lambda: X.split(None), r"sizes of split is a number or several of them, not None"),  # type: ignore[arg-type]
+    "several axes": (lambda: X.sum(0, 1), r"several axes are one argument: sum\(\(0, 1\)\)"),
+    "several axes of a mean": (lambda: X.mean(-1, 0), r"is keepdim, True or False"),
     "roll": (lambda: X.roll(None), r"shifts of roll is a number or several of them"),  # type: ignore[arg-type]
     "pool": (lambda: IMAGES.max_pool2d(None), r"kernel_size is a number or several of them, not None"),  # type: ignore[arg-type]
     "sizes in lists": (lambda: X.expand(2, [3]), r"sizes and axes are numbers, not \[3\]"),

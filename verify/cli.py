@@ -132,7 +132,8 @@ def check(as_json: bool = False) -> int:
     seconds = time.perf_counter() - start
     count = len(library_names())
     if problems:
-        print(f"{len(problems)} problems in {count} rule sets and the steps ({seconds:.2f} s)")
+        many = "s" if len(problems) > 1 else ""
+        print(f"{len(problems)} problem{many} in {count} rule sets and the steps ({seconds:.2f} s)")
         return 1
     print(f"every rule of {count} rule sets and every step has fresh evidence ({seconds:.2f} s)")
     return 0

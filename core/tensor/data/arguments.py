@@ -199,8 +199,15 @@ def takes_dim(function: _F) -> _F:
 
 
 def _tells(function: _F, names: Mapping[str, str]) -> _F:
+    takes_keepdim = function.__code__.co_varnames[2:3] == ("keepdim",)
+
     @functools.wraps(function)
     def method(*args: Any, **options: Any) -> Any:
+        if takes_keepdim and len(args) > 2 and type(args[2]) is int:  # it would be taken for True
+            raise TypeError(
+                f"the second argument of {function.__name__}({args[1]}, {args[2]}) is keepdim, True or False;"
+                f" several axes are one argument: {function.__name__}(({args[1]}, {args[2]}))"
+            )
         for name in options.keys() & names.keys() if options else ():
             alone = "; it gives the values alone, see argmax" if function.__name__ == "max" else ""
             raise TypeError(f"{function.__name__}() takes {names[name]}=, not {name}={alone}")
