@@ -21,7 +21,11 @@ import proofgrad
 
 BLOCK = re.compile(r'^([ ]*)```python exec="true"[^\n]*\n(.*?)^\1```', re.DOTALL | re.MULTILINE)
 # docs/coming-from-tinygrad.md has the reasons; by a word of the block.
-REFUSED = {'255], dtype="int8"': OverflowError, ".shard(": AttributeError}
+REFUSED = {
+    '255], dtype="int8"': OverflowError,
+    ".shard(": AttributeError,
+    "t[Tensor([4, 3, 2])]": IndexError,  # of 3 elements
+}
 NAMES = ("Tensor", "dtypes", "nn", "Context", "Variable", "TinyJit", "GlobalCounters", "Device")
 
 
