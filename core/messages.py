@@ -48,9 +48,14 @@ class Progress:
     def done(self, count: int) -> None:
         """So many are done."""
         now = time.monotonic()
-        if now < self._next or not is_terminal():
+        if now < self._next:
             return
-        self._next, self._is_shown = now + REFRESH_SECONDS, True
+        self._next = (
+            now + REFRESH_SECONDS
+        )  # to ask takes longer than to say, where it is a call of a sandbox
+        if not is_terminal():
+            return
+        self._is_shown = True
         print(f"\r{self._what} {count} of {self._whole}", end="", file=sys.stderr, flush=True)
 
     def __exit__(

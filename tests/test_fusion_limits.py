@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor, nn
+from proofgrad.core.compile.fusion.kernels import MOST_BESIDE
 from proofgrad.core.compile.fusion.limits import (
     LONGEST_CHAIN,
     MOST_BUFFERS,
@@ -15,8 +16,10 @@ from proofgrad.core.compile.fusion.limits import (
     MOST_REPEATED,
     MOST_VIEWS,
 )
+from proofgrad.core.compile.schedule.vectors import MOST_LOADS
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compiler
 
 
 def ones(*shape: int) -> Tensor:
@@ -136,3 +139,27 @@ def test_chain_of_any_length_has_its_values_and_gradient(
     (gradient,) = value.sum().gradient(leaf)
     assert np.allclose(value.numpy(), expected)
     assert np.isfinite(gradient.numpy()).all()
+
+
+@pytest.mark.parametrize(("steps", "apart"), [(MOST_BESIDE + 1, 0), (MOST_BESIDE + 2, 1)])
+def test_a_sum_of_many_products_is_no_epilogue_of_one_of_them(steps: int, apart: int) -> None:
+    """As the gradient of a weight that each step of a recurrent network uses: of few, one kernel adds the others to its own."""
+    pairs = [(ones(16, 32), ones(16, 24)) for _ in range(steps)]
+    total = sum([a.transpose(0, 1) @ b for a, b in pairs], Tensor(0.0))
+    found = bodies(total)
+    assert len(found) == steps + apart
+    are_sums = [any([n.op is Ops.REDUCE_AXIS for n in body.toposort()]) for body in found]
+    assert are_sums.count(False) == apart
+    assert np.array_equal(total.numpy(), np.full((32, 24), 16.0 * steps, np.float32))
+
+
+def test_a_short_reduction_of_many_buffers_is_not_written_out() -> None:
+    """As of the gradient of a bias that many steps use."""
+    parts = [ones(16, 256) * k for k in range(MOST_LOADS // 8)]
+    total = sum(parts[1:], parts[0])
+    Tensor.realize(*parts)
+    (body,) = bodies(total.sum(0))
+    (linear,) = compiler().linears(body, "CPU")
+    loads = [n for n in linear.src if n.op is Ops.LOAD]
+    assert len(parts) <= len(loads) <= MOST_LOADS
+    assert np.array_equal(total.sum(0).numpy(), np.full(256, 16 * sum(range(len(parts)))))

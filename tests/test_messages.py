@@ -93,3 +93,13 @@ def test_nothing_is_said_of_what_is_soon_done_or_where_nobody_looks(
     monkeypatch.setattr(messages, "is_terminal", lambda: True)
     shown(1000)
     assert capsys.readouterr().err == ""
+
+
+def test_whether_anybody_looks_is_not_asked_for_each_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(messages, "is_terminal", lambda: bool(asked.append(1)))
+    monkeypatch.setattr(messages, "REFRESH_SECONDS", 1000)
+    shown(0)
+    assert len(asked) == 1

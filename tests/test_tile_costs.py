@@ -35,8 +35,11 @@ def simplified(
     rows: int, depth: int, columns: int, turned: tuple[bool, bool] = (False, False)
 ) -> UOp:
     """The kernel of a product of matrices as its tile is chosen."""
+    return simplified_body(matmul(rows, depth, columns, turned, dtype=dtypes.float32))
+
+
+def simplified_body(body: UOp) -> UOp:
     stages = [stage.name for stage in KERNEL_STAGES].index("sum in blocks")
-    body = matmul(rows, depth, columns, turned, dtype=dtypes.float32)
     return run_stages(KERNEL_STAGES[:stages], body, compiler().library, ONE_THREAD)
 
 
@@ -49,7 +52,7 @@ def product(
 
 
 def cost(way: Contraction, tile: Tile, target: Target) -> float:
-    at_once = choose_depth(way.reduction, tile)
+    at_once = choose_depth(way, tile)
     return cycles_of_tiles(tile, at_once, way, target) + filling(way, tile, target)
 
 
@@ -134,3 +137,19 @@ def test_products_of_odd_sizes_are_those_of_numpy(
         for array, is_turned in zip((one, other), turned)
     ]
     assert ((x @ y).numpy() == a @ b).all()
+
+
+def test_steps_that_share_nothing_are_not_written_out_beside_many_products() -> None:
+    """More of them would only be more code; a short sum has no loop, and long rows are asked for ahead, some steps at once."""
+    large, small, column = Tile(13, 2, 16), Tile(2, 2, 16), Tile(13, 1, 16)
+    turned = product(96, 300, 80, turned=(True, False))
+    assert [choose_depth(turned, tile) for tile in (large, small, column)] == [1, 4, 4]
+    assert [choose_depth(product(96, n, 80), large) for n in (4, 16, 64, 300)] == [4, 4, 1, 4]
+
+
+def test_windows_share_what_steps_read_that_run_at_once() -> None:
+    x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, 20).realize()
+    (call,) = compiler().kernel_graph(UOp.sink(x.conv2d(w).uop).replace(arg="CPU")).src
+    ways = contractions(simplified_body(call.src[0]), AUTOMATIC, ONE_THREAD)
+    depths = {way.window_step: choose_depth(way, Tile(13, 2, 16)) for way in ways}
+    assert depths[1] == 4 and {depths[step] for step in depths if step != 1} <= {1}

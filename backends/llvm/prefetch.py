@@ -24,6 +24,7 @@ from proofgrad.backends.llvm.prefetch_tiles import (
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient
+from proofgrad.core.compile.schedule.contraction import LONG_ROW_BYTES
 from proofgrad.core.ir.op_names import LOAD, MULACC, PARAM
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -31,7 +32,6 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 AHEAD = 2
 # Lines ahead in a row whose elements a tile takes one by one, measured from 1 to 4: 1 to 5 % of a product.
 LINES_AHEAD = 2
-LEAST_ROW_BYTES = 1 << 10
 # Loads of a row in an iteration: one more than so many counts little (measured: a quarter more time where it is one for one).
 LEAST_LOADS = 3
 # Vectors that are multiplied less often are read in a stream, which the processor foresees.
@@ -80,7 +80,7 @@ def _rows_of_tile(around: dict[UOp, Loops], loops: Loops, target: Target) -> lis
             if (
                 0 < each <= target.first_cache.line_bytes
                 and is_fixed(loops[-1])
-                and each * size_of(loops[-1]) >= LEAST_ROW_BYTES
+                and each * size_of(loops[-1]) >= LONG_ROW_BYTES
             ):
                 starts[buffer, at_start(index, known)] = node
     return [

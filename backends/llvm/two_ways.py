@@ -53,35 +53,39 @@ def _add_choices(
     found: dict[UOp, TwoWays], block: Sequence[UOp], users: dict[UOp, list[UOp]]
 ) -> None:
     """Those of one block."""
+    if len(block) <= LEAST_NODES:
+        return
     by_condition: dict[UOp, list[UOp]] = {}
     for node in block:
-        if node.op is WHERE and len(block) > LEAST_NODES:
+        if node.op is WHERE:
             by_condition.setdefault(node.src[0], []).append(node)
+    inside = set(block) if by_condition else set()
     for choices in by_condition.values():
-        short, longer = sorted(
-            [_own(choices, operand, block, users) for operand in (1, 2)],
-            key=lambda way: len(way[1]),
-        )
-        least = max(LEAST_NODES, TIMES_LONGER * len(short[1]))
-        if not short[1] or len(longer[1]) < least:
+        ways = [(_own(choices, operand, inside, users), operand) for operand in (1, 2)]
+        (short, _), (longer, operand) = sorted(ways, key=lambda way: len(way[0]))
+        if not short or len(longer) < max(LEAST_NODES, TIMES_LONGER * len(short)):
             continue
-        before = _before(choices, longer[1], block)
+        nodes = tuple([n for n in block if n in longer])
+        before = _before(choices, nodes, block)
         if before is not None:
-            found[choices[0]] = TwoWays(tuple(choices), *longer, before)
+            found[choices[0]] = TwoWays(tuple(choices), operand, nodes, before)
 
 
 def _own(
-    choices: Sequence[UOp], operand: int, block: Sequence[UOp], users: dict[UOp, list[UOp]]
-) -> tuple[int, tuple[UOp, ...]]:
-    """The nodes of a block that only this operand of choices needs."""
+    choices: Sequence[UOp], operand: int, inside: set[UOp], users: dict[UOp, list[UOp]]
+) -> set[UOp]:
+    """The nodes of a block that only this operand of choices needs: looked at again as each of their users is found."""
     own: set[UOp] = set()
-    for node in reversed(block):
-        if node.op in _PURE and node in users:
+    stack = [choice.src[operand] for choice in choices]
+    while stack:
+        node = stack.pop()
+        if node in inside and node not in own and node.op in _PURE:
             if all(
                 [n in own or (n in choices and _is_only(node, n, operand)) for n in users[node]]
             ):
                 own.add(node)
-    return operand, tuple([n for n in block if n in own])
+                stack += node.src
+    return own
 
 
 def _is_only(node: UOp, choice: UOp, operand: int) -> bool:

@@ -27,6 +27,8 @@ from proofgrad.core.ir.uop import UOp, known_below, toposort
 
 # A padded value is stored if a reduction reads each of its elements so often: as copies, without masks.
 READ_OFTEN = 32
+# Sums of products that are stored for the epilogue of another one; of more it gets a kernel of its own.
+MOST_BESIDE = 8
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 _COMPUTED = ELEMENTWISE | {Ops.REDUCE_AXIS}
 _CAST = frozenset({Ops.CAST})
@@ -60,8 +62,8 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             stored.add(end)
             ends.setdefault(end, []).append(node)
     position = {node: k for k, node in enumerate(nodes)}
-    for reductions in ends.values():
-        stored |= _beside_a_contraction(reductions, position)
+    beside = [_beside_a_contraction(reductions, position) for reductions in ends.values()]
+    stored.update(*beside)
     leads_to_reduction -= selecting
     work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else _CAST)
     for node in nodes:
@@ -70,6 +72,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
             work.store(_as_it_is_multiplied(node, consumers, target))
     kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
+    kept.update(*beside)
     for end, reductions in ends.items():
         if any(map(is_running, reductions)):
             kept.add(end)
@@ -174,6 +177,8 @@ class _Tree:
 def _beside_a_contraction(reductions: list[UOp], position: dict[UOp, int]) -> set[UOp]:
     """Of the reductions of one kernel those that would keep the largest sum of products from its tiles.
 
+    Where they are many, as where each step of a recurrent network adds to one gradient, that sum too: what reads so many buffers is long
+    enough once, and would be written out for each element of a tile.
     `position`: of each node of the program in an order of sources first, by which what lies before all of them is not looked at.
     """
     contractions = [r for r in reductions if is_contraction(r)]
@@ -185,7 +190,8 @@ def _beside_a_contraction(reductions: list[UOp], position: dict[UOp, int]) -> se
     above = {main}
     for node in toposort(reductions, lambda node: position[node] > first):
         above |= set() if above.isdisjoint(node.src) else {node}
-    return {r for r in reductions if r not in below and r not in above}
+    beside = {r for r in reductions if r not in below and r not in above}
+    return beside | {main} if len(beside) > MOST_BESIDE else beside
 
 
 def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:

@@ -32,6 +32,10 @@ LARGEST_GROWTH = 2
 WORTH_A_KERNEL = 4
 # Below so many multiplications a contraction is not worth a tile: most of one would be empty.
 WORTH_MULTIPLICATIONS = 1 << 9
+# Rows of so many bytes are asked for ahead, line by line, where several steps at once read them.
+LONG_ROW_BYTES = 1 << 10
+# Steps of a sum that run at once, where there are more.
+MOST_STEPS = 4
 # Bytes of what is transposed in registers.
 WORD_BYTES = 4
 
@@ -243,6 +247,14 @@ class Contraction:
         steps = set(load_steps(self.row_factor, self.rows))
         step = steps.pop() if len(steps) == 1 and self.rows_lie_along_depth else None
         return step or 0
+
+    @cached_property
+    def shares_steps(self) -> bool:
+        """Whether neighbouring steps of the sum share something: windows elements, long rows and parts of a sum the lines that are asked for ahead."""
+        loop = self.reduction.src[-1]
+        is_long = size_of(loop) * self.itemsize >= LONG_ROW_BYTES
+        is_asked_for = bool(self.blocks) or (is_long and self.rows_lie_along_depth)
+        return is_asked_for or 0 < self.window_step < MOST_STEPS
 
     @cached_property
     def rows_lie_side_by_side(self) -> bool:

@@ -102,6 +102,16 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     return tiles * (step * depth + once)
 
 
+def least_cycles(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """What the multipliers take: no more than `cycles_of_tiles`, and found sooner."""
+    core = target.core
+    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    busy = tile.rows * tile.vectors / core.multiply_adds_a_cycle
+    if tile.lanes > 1:
+        return tiles * max(busy, float(core.multiply_add_cycles)) * contraction.depth
+    return tiles * busy * contraction.depth / lanes_of_sum(contraction, target)
+
+
 def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target) -> float:
     """The same of tiles whose elements are vectors along the sum: each step loads one for each row and column."""
     core, itemsize = target.core, contraction.itemsize

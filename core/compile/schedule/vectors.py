@@ -47,6 +47,8 @@ MASKED_AGAIN = 2
 WORTH_FILLING = 16
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
+# Unless they are of so many loads, as where many gradients are added up: what is written out is not faster, and long.
+MOST_LOADS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,15 +239,18 @@ def _at_once(
     if target.lockstep > 1 and one.at_once is None and _is_of_results(one.loop, free):
         return 1  # neighbours read side by side, and other items run while one waits
     # More than the core has at once wait for nothing.
-    most = min(target.vector_registers // 2 // copies.count, target.core.sums_at_once)
+    registers = target.vector_registers // 2 // copies.count
+    most = min(registers, target.core.sums_at_once)
     if target.work_items and _is_costly_along(one.loop, free):
         most = min(most, MOST_COSTLY_AT_ONCE)
+    long = MOST_LOADS // max(1, _loads_along(one.loop, free))  # so many are long enough to read
+    most = min(most, long)
     # A short row of results is one pass over what is reduced, with a mask where it has a rest. In a longer row each pass would
     # ask for masks (a fifth slower, measured); along a reduction a few more elements are.
     rows = [-(-size // one.lanes)] if reduces and _is_of_results(one.loop, free) else []
     # Else of a row whatever number divides it, as far as half of the registers hold what is summed.
     is_plain = rows and not target.work_items and not _is_costly_along(one.loop, free)
-    others = range(target.vector_registers // 2 // copies.count, 1, -1) if is_plain else ()
+    others = range(min(registers, long), 1, -1) if is_plain else ()
     wanted = [n for n in (*rows, 16, 8) if reduces and n <= most]
     wanted += others or [n for n in (4, 2) if reduces and n <= most]
     if one.at_once is not None:
@@ -257,6 +262,10 @@ def _at_once(
 
 def _is_of_results(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
     return not any([n.op in BINDERS and loop in n.src[1:] for n in free])
+
+
+def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> int:
+    return sum([n.op is Ops.LOAD and loop in loops for n, loops in free.items()])
 
 
 def _cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
@@ -365,8 +374,15 @@ def looped_reductions(
 
 
 def short_reductions(kernel: UOp, at_most: int) -> set[UOp]:
-    """The loops of reductions of so few values."""
-    kept = {loop for n in toposort((kernel,)) if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
+    """The loops of reductions of so few values, each of which reads little."""
+    nodes = toposort((kernel,))
+    kept = {loop for n in nodes if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
     groups = [set(loops) for loops in unshared_reductions(kernel)]
-    short = [g for g in groups if 0 < prod([size_of(x) for x in g]) <= at_most]
-    return set().union(*[group for group in short if kept.isdisjoint(group)])
+    short = [g for g in groups if 0 < _values(g) <= at_most and kept.isdisjoint(g)]
+    read = [loops_of(n.src[0].src[1]) for n in nodes if n.op is Ops.LOAD] if short else []
+    loads = [sum([not g.isdisjoint(loops) for loops in read]) for g in short]
+    return set().union(*[g for g, n in zip(short, loads) if n * _values(g) <= MOST_LOADS])
+
+
+def _values(group: set[UOp]) -> int:
+    return prod([size_of(loop) for loop in group])
