@@ -22,6 +22,9 @@ BARS = {
     "mlp_step": (2.0, None),
     "gpt_block": (2.0, 0.5),
     "cnn_step": (4.0, 0.5),
+    "lstm_step": (4.0, None),
+    "unet_step": (4.0, None),
+    "resnet_step": (4.0, None),
 }
 PROGRAM = """
 import json, sys, time
@@ -57,7 +60,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(
-        f"{'seconds':<10} {'cache':<6}{'first':>8} {'cpu':>7} {'call':>8} {'kernels':>8} {'bar':>6}"
+        f"{'seconds':<12} {'cache':<6}{'first':>8} {'cpu':>7} {'call':>8} {'kernels':>8} {'bar':>6}"
     )
     for name in options.names or BARS:
         found: dict[str, list[list[float]]] = {"cold": [], "warm": []}
@@ -69,7 +72,7 @@ def main() -> None:
             first, cpu, call = [min(row[k] for row in rows) for k in range(3)]
             shown = "" if bar is None else f"{bar:6.2f}{'' if first <= bar else '  OVER'}"
             compiled = int(rows[0][3])
-            print(f"{name:<10} {kind:<6}{first:8.3f} {cpu:7.3f} {call:8.4f} {compiled:8} {shown}")
+            print(f"{name:<12} {kind:<6}{first:8.3f} {cpu:7.3f} {call:8.4f} {compiled:8} {shown}")
 
 
 if __name__ == "__main__":

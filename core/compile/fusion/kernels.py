@@ -89,11 +89,11 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
 
 def _stored_as_roots(root: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
     """What a root alone reads, and shows as it is: one buffer has the elements of both."""
-    found: set[UOp] = set()
+    found, roots = set[UOp](), set(root.src)
     for node in map(below_reshape, root.src):
         while node.op is Ops.DETACH or node.op is Ops.CONTIGUOUS or node.op is Ops.RESHAPE:
             node = node.src[0]
-            if len(consumers[node]) > 1 or node in root.src:
+            if len(consumers[node]) > 1 or node in roots:
                 break
             found.add(node)
     return found

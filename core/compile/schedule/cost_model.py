@@ -103,13 +103,16 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
 
 
 def least_cycles(tile: Tile, contraction: Contraction, target: Target) -> float:
-    """What the multipliers take: no more than `cycles_of_tiles`, and found sooner."""
+    """What multipliers and load ports take: no more than `cycles_of_tiles`, and found sooner."""
     core = target.core
     tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     busy = tile.rows * tile.vectors / core.multiply_adds_a_cycle
-    if tile.lanes > 1:
-        return tiles * max(busy, float(core.multiply_add_cycles)) * contraction.depth
-    return tiles * busy * contraction.depth / lanes_of_sum(contraction, target)
+    if tile.lanes == 1:
+        return tiles * busy * contraction.depth / lanes_of_sum(contraction, target)
+    are_windows = 0 < contraction.window_step < MOST_PRODUCTS_AT_ONCE
+    apart = tile.vectors + (0 if are_windows else SHOWN_OF_A_PART * tile.rows)
+    step = max(busy, float(core.multiply_add_cycles)) + SHOWN * apart / core.loads_a_cycle
+    return tiles * (step * contraction.depth + TILE_CYCLES)
 
 
 def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target) -> float:
