@@ -54,12 +54,12 @@ def main() -> None:
 
 
 def all_fits() -> list[Fit]:
-    half, third = Decimal("0.5"), Decimal(1) / 3
+    half, root = Decimal("0.5"), Decimal(2).sqrt()
     sine_end = Decimal(1) / 16
     return [
         Fit("exp2, float32", 32, 6, -half, half, _exp2_slope, _exp2_weight),
         Fit("exp2, float64", 64, 11, -half, half, _exp2_slope, _exp2_weight),
-        Fit("log2, float32", 32, 9, -third, third, _log2_tail, _log2_weight),
+        Fit("log2, float32", 32, 10, root / 2 - 1, root - 1, _log2_rest, _log2_weight),
         Fit("log2, float64", 64, 8, Decimal(0), Decimal(1) / 25, _atanh_tail, lambda z: z),
         Fit("erf, float32", 32, 7, Decimal(0), ERF_NEAR**2, _erf_ratio, _erf_weight, False),
         Fit("log2 of erfc, float32", 32, 8, ERF_NEAR, Decimal(4), _log2_erfc, _log2_erfc_weight),
@@ -132,15 +132,14 @@ def _exp2_weight(x: Decimal) -> Decimal:
     return abs(x) / (Decimal(2).ln() * x).exp()
 
 
-def _log2_tail(r: Decimal) -> Decimal:
-    """(log2(1 + r) - r / ln 2) / r**2."""
-    if abs(r) < Decimal("1e-18"):
-        return -1 / (2 * Decimal(2).ln())
-    return ((1 + r).ln() - r) / (r * r * Decimal(2).ln())
+def _log2_rest(r: Decimal) -> Decimal:
+    """log2(1 + r) / r - 21/16: what is left beside a product that is exact."""
+    slope = (1 + r).ln() / r if abs(r) > Decimal("1e-18") else Decimal(1)
+    return slope / Decimal(2).ln() - Decimal(21) / 16
 
 
 def _log2_weight(r: Decimal) -> Decimal:
-    return r * r * Decimal(2).ln() / abs((1 + r).ln()) if r else Decimal(0)
+    return r * Decimal(2).ln() / (1 + r).ln() if r else Decimal(2).ln()
 
 
 def _atanh_tail(z: Decimal) -> Decimal:

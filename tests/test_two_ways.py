@@ -50,9 +50,32 @@ def test_choices_by_one_condition_have_one_branch() -> None:
     assert emit(linear, "kernel", Dialect()).text.count("phi <16 x double>") == 2
 
 
-@pytest.mark.parametrize("function", [Ops.EXP2, Ops.LOG2], ids=str)
-def test_what_is_always_needed_has_no_branch(function: Ops) -> None:
-    assert not two_ways(linear_of(function))
+def test_what_is_always_needed_has_no_branch() -> None:
+    assert not two_ways(linear_of(Ops.EXP2))
+
+
+def test_logarithms_of_all_but_normal_numbers_are_computed_behind_a_branch() -> None:
+    linear = linear_of(Ops.LOG2)
+    ((choice, way),) = two_ways(linear).items()
+    assert way.choices == (choice,) and way.operand == 2
+    assert sum(n.op is Ops.WHERE for n in way.nodes) == 5
+    near, far = emit(linear, "kernel", Dialect()).text.split("\nway0:\n")
+    assert "select" not in near and "select" in far.split("way0.end:")[0]
+
+
+@pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])
+@pytest.mark.parametrize("size", [1, 5, 16, 67])
+def test_logarithms_of_all_numbers_beside_each_other(
+    processor: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CPU_TARGET", processor)
+    rng = np.random.default_rng(size)
+    usual = 2.0 ** rng.uniform(-126, 128, size)
+    for values in (usual, np.resize([*EDGES, *usual], size), -usual):
+        x = values.astype(np.float32)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            exact = np.log2(x.astype(float)).astype(np.float32)
+        np.testing.assert_array_max_ulp(Tensor(x).log2().numpy(), exact, 1)
 
 
 def test_what_others_need_is_no_part_of_a_way() -> None:

@@ -18,7 +18,7 @@ from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import UOp
 
 # Nodes of the longer way, at least, and so many times those of the other: the branch then costs little beside it.
-LEAST_NODES, TIMES_LONGER = 24, 2
+LEAST_NODES, TIMES_LONGER = 24, 4 / 3
 _PURE = frozenset({*ALU, CAST, BROADCAST, Ops.BITCAST})
 
 

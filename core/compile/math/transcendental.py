@@ -33,11 +33,9 @@ class _Format:
     fraction_bits: int
     bias: int
     smallest_normal: float
-    bits_of_two_thirds: int
+    bits_of_lowest: int  # of the numbers 1 + r, whose logarithm is taken
     exp2_slope: tuple[float, ...]
-    log2_tail: Callable[[UOp, UOp], UOp]
-    log2_e: float
-    log2_e_rest: float  # 1 / ln 2 - log2_e
+    log2_sum: Callable[[UOp, UOp], UOp]  # of an exponent and a rest
 
 
 def expand_transcendentals(root: UOp, native: Set[Ops] = NONE, approximate: Set[Ops] = NONE) -> UOp:
@@ -91,51 +89,61 @@ def exp2(x: UOp) -> UOp:
 def log2(x: UOp) -> UOp:
     """log2(x) = e + log2(1 + r), where x = 2**e * (1 + r) and 1 + r is around 1.
 
-    The two largest terms, e and r / ln 2, are added without an error: what the product and the sum
-    have rounded off is recovered (the sum's by Fast2Sum, Dekker 1971) and added to the small rest.
+    What is not a normal positive number is rare, and behind a branch on machines that have one (backends/llvm/two_ways.py).
     """
-    e, r = _exponent_and_rest(x)
     form = _FORMATS[x.dtype.scalar]
-    main = r * form.log2_e
-    total = e + main
-    lost = main - (total - e)
-    rest = fma(r, form.log2_e_rest, fma(r, form.log2_e, -main))
-    known = (x < math.inf).where(total + (lost + form.log2_tail(r, rest)), x)  # infinity, NaN
+    is_finite, is_tiny = x < math.inf, x < form.smallest_normal
+    known = is_finite.where(form.log2_sum(*_exponent_and_rest(x)), x)  # infinity, NaN
     known = x.eq(0.0).where(x.const_like(-math.inf), known)
-    return (x < 0.0).where(x.const_like(math.nan), known)
+    known = (x < 0.0).where(x.const_like(math.nan), known)
+    return (is_finite & is_tiny.alu(Ops.NOT)).where(form.log2_sum(*_of_normal(x)), known)
 
 
 def _exponent_and_rest(x: UOp) -> tuple[UOp, UOp]:
-    """e and r with x = 2**e * (1 + r) and 2/3 <= 1 + r < 4/3."""
+    """e and r with x = 2**e * (1 + r), of any positive number."""
     form = _FORMATS[x.dtype.scalar]
-    integer = form.integer.vec(x.dtype.lanes)
     is_tiny = x < form.smallest_normal
-    normal = is_tiny.where(x * 2.0**form.fraction_bits, x)
-    offset = is_tiny.where(x.const_like(-float(form.fraction_bits)), x.const_like(0.0))
-    bits = normal.bitcast(integer)
-    e = (bits + -form.bits_of_two_thirds) >> form.fraction_bits
+    e, r = _of_normal(is_tiny.where(x * 2.0**form.fraction_bits, x))
+    return e + is_tiny.where(x.const_like(-float(form.fraction_bits)), x.const_like(0.0)), r
+
+
+def _of_normal(x: UOp) -> tuple[UOp, UOp]:
+    """The same of a normal number; 1 + r is at least that of `bits_of_lowest`, and less than twice that."""
+    form = _FORMATS[x.dtype.scalar]
+    bits = x.bitcast(form.integer.vec(x.dtype.lanes))
+    e = (bits + -form.bits_of_lowest) >> form.fraction_bits
     r = (bits - (e << form.fraction_bits)).bitcast(x.dtype) + -1.0
     # 64-bit ints convert slowly on many machines
-    return e.cast(dtypes.int32.vec(x.dtype.lanes)).cast(x.dtype) + offset, r
+    return e.cast(dtypes.int32.vec(x.dtype.lanes)).cast(x.dtype), r
 
 
-def _log2_tail_float32(r: UOp, rest: UOp) -> UOp:
-    """(log(1 + r) - r) / ln 2, and the rest."""
-    return fma(r * r, polynomial(r, _LOG2_TAIL_FLOAT32), rest)
+def _log2_float32(e: UOp, r: UOp) -> UOp:
+    """e + log2(1 + r), which is at most 1/2 from 0: where e is not 0, half of its error is lost in the sum.
+
+    21/16 r is exact, and the rest of it small, so that the sum of both has little more than its own rounding.
+    """
+    return e + fma(r, 21 / 16, r * polynomial(r, _LOG2_REST_FLOAT32))
 
 
-def _log2_tail_float64(r: UOp, rest: UOp) -> UOp:
+def _log2_float64(e: UOp, r: UOp) -> UOp:
     """The same, from log(1 + r) = 2 atanh(s) = r - h + s * (h + tail(s * s)).
 
-    Here s = r / (2 + r) and h = r * r / 2; the series of atanh needs half as many terms.
+    Here s = r / (2 + r) and h = r * r / 2; the series of atanh needs half as many terms. The two largest terms, e and r / ln 2,
+    are added without an error: what the product and the sum have rounded off is recovered (the sum's by Fast2Sum, Dekker 1971).
     """
+    main = r * _LOG2_E
+    total = e + main
+    lost = main - (total - e)
+    rest = fma(r, _LOG2_E_REST, fma(r, _LOG2_E, -main))
     s = r / (r + 2.0)
     z = s * s
     h = r * r * 0.5
-    return fma(fma(s, fma(z, polynomial(z, _ATANH_TAIL_FLOAT64), h), -h), _LOG2_E, rest)
+    tail = fma(s, fma(z, polynomial(z, _ATANH_TAIL_FLOAT64), h), -h)
+    return total + (lost + fma(tail, _LOG2_E, rest))
 
 
-_LOG2_E = float.fromhex("0x1.71547652b82fep+0")  # 1 / ln 2
+# 1 / ln 2 and what the double misses.
+_LOG2_E, _LOG2_E_REST = floats("0x1.71547652b82fep+0 0x1.777d0ffda0d24p-56")
 
 # Source of the next four: benchmarks/fit_polynomials.py, which prints them.
 _EXP2_SLOPE_FLOAT32 = floats(
@@ -147,10 +155,10 @@ _EXP2_SLOPE_FLOAT64 = floats(
     "0x1.5d87fe78b3f70p-10 0x1.4309130c01a62p-13 0x1.ffcbfbf78d23ap-17 0x1.62bfcddd26290p-20 "
     "0x1.b52610372e6a8p-24 0x1.e611a26c99db5p-28 0x1.e80b0628dc70cp-32"
 )
-_LOG2_TAIL_FLOAT32 = floats(
-    "-0x1.7154760000000p-1 0x1.ec70300000000p-2 -0x1.7153de0000000p-2 0x1.279d700000000p-2 "
-    "-0x1.ecd15c0000000p-3 0x1.9de5ba0000000p-3 -0x1.684a260000000p-3 0x1.9cddee0000000p-3 "
-    "-0x1.7bee2e0000000p-3"
+_LOG2_REST_FLOAT32 = floats(
+    "0x1.0aa3b20000000p-3 -0x1.7154720000000p-1 0x1.ec70cc0000000p-2 -0x1.71598a0000000p-2 "
+    "0x1.27764c0000000p-2 -0x1.eadbd80000000p-3 0x1.a3ee700000000p-3 -0x1.871a8c0000000p-3 "
+    "0x1.789f800000000p-3 -0x1.b967920000000p-4"
 )
 _ATANH_TAIL_FLOAT64 = floats(
     "0x1.555555555554fp-1 0x1.999999999c152p-2 0x1.24924921e7ebdp-2 0x1.c71c748bd00fep-3 "
@@ -163,22 +171,18 @@ _FORMATS: dict[DType, _Format] = {
         fraction_bits=23,
         bias=127,
         smallest_normal=2.0**-126,
-        bits_of_two_thirds=0x3F2AAAAB,
+        bits_of_lowest=0x3F3504F3,  # root of 1/2
         exp2_slope=_EXP2_SLOPE_FLOAT32,
-        log2_tail=_log2_tail_float32,
-        log2_e=float.fromhex("0x1.7154760000000p+0"),
-        log2_e_rest=float.fromhex("0x1.4ae0c00000000p-26"),
+        log2_sum=_log2_float32,
     ),
     dtypes.float64: _Format(
         integer=dtypes.int64,
         fraction_bits=52,
         bias=1023,
         smallest_normal=2.0**-1022,
-        bits_of_two_thirds=0x3FE5555555555555,
+        bits_of_lowest=0x3FE5555555555555,  # 2/3
         exp2_slope=_EXP2_SLOPE_FLOAT64,
-        log2_tail=_log2_tail_float64,
-        log2_e=_LOG2_E,
-        log2_e_rest=float.fromhex("0x1.777d0ffda0d24p-56"),
+        log2_sum=_log2_float64,
     ),
 }
 
