@@ -17,8 +17,7 @@ from proofgrad.core.ir.op_names import BROADCAST, CAST, END, RANGE, WHERE
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import UOp
 
-# Nodes of the longer way, at least, and so many times those of the other: the branch then costs little beside it.
-LEAST_NODES, TIMES_LONGER = 24, 4 / 3
+LEAST_NODES = 24  # of the longer way: the branch then costs little beside it
 _PURE = frozenset({*ALU, CAST, BROADCAST, Ops.BITCAST})
 
 
@@ -32,7 +31,7 @@ class TwoWays(NamedTuple):
 
 
 def two_ways(linear: UOp) -> dict[UOp, TwoWays]:
-    """The first of the choices by a condition, where one way is much longer."""
+    """The first of the choices by a condition, where one way is the longer one."""
     found: dict[UOp, TwoWays] = {}
     users: dict[UOp, list[UOp]] = {}
     for node in linear.src:
@@ -63,7 +62,7 @@ def _add_choices(
     for choices in by_condition.values():
         ways = [(_own(choices, operand, inside, users), operand) for operand in (1, 2)]
         (short, _), (longer, operand) = sorted(ways, key=lambda way: len(way[0]))
-        if not short or len(longer) < max(LEAST_NODES, TIMES_LONGER * len(short)):
+        if not short or len(longer) < max(LEAST_NODES, len(short) + 1):
             continue
         nodes = tuple([n for n in block if n in longer])
         before = _before(choices, nodes, block)
