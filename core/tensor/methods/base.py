@@ -164,7 +164,8 @@ class TensorBase:
         steps = _steps_of_view(uop, self._uop) if uop.op in ALIASES or uop is self._uop else None
         if steps is None and is_on_disk(self.device):
             Device[self.device]  # raises: nothing is computed there
-        if TensorBase._grad_off and uop.dtype.is_float and uop.op is not Ops.DETACH:
+        passes = uop.op is not Ops.DETACH or uop.arg is not None  # with one it is a custom gradient
+        if TensorBase._grad_off and uop.dtype.is_float and passes:
             uop = UOp(Ops.DETACH, uop.dtype, (uop,))
         if TRACING.on:
             note_origin(uop)

@@ -24,11 +24,18 @@ from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote_scalar
 from proofgrad.core.tensor.methods.elementwise import series
 from proofgrad.core.tensor.methods.elementwise.operators import Operators
+from proofgrad.core.tensor.methods.elementwise.slopes import (
+    slope_of_atan,
+    slope_of_erf,
+    slope_of_expm1,
+    slope_of_tanh,
+    with_slope,
+)
 
 _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
 _LOG10_2 = math.log10(2)
-_TAN_EIGHTH = math.sqrt(2) - 1  # tan(pi / 8): beyond, atan counts from pi / 4
+_TANH_IS_ONE_FROM = 20.0
 # 1 / ln 2, minus the float that is nearest to it.
 _LOG2_E_REST_FLOAT32 = float.fromhex("0x1.4ae0cp-26")
 _LOG2_E_REST_FLOAT64 = float.fromhex("0x1.777d0ffda0d24p-56")
@@ -134,9 +141,28 @@ class Elementwise(Operators):
     @in_float32_or_wider
     def expm1(self) -> Self:
         """e ** x - 1, with all its digits where x is small."""
-        small = self._within(0.5)
-        near = small.where(self, 0)
-        return small.where(near * near._polynomial(series.expm1(self.dtype)), self.exp() - 1)
+        form = series.growth(self.dtype)
+        x = (self < form.lowest).where(form.lowest, self)
+        x = (x > form.highest).where(form.highest, x)
+        value = self.eq(0).where(self, x._growth())
+        return with_slope(value, self, slope_of_expm1)
+
+    def _growth(self) -> Self:
+        """e ** x - 1 = 2**n (q + 1) - 1 with q = e ** r - 1, where x = n ln 2 + r; 0 at -0.0. No gradient passes.
+
+        The sum of x / ln 2 and a large number has n in its last bits, plus the bias of an exponent. Above the largest
+        exponent q is 1 or more, and the power overflows.
+        """
+        form = series.growth(self.dtype)
+        most = form.magic + form.most_exponent
+        shifted = self.fma(_LOG2_E, form.magic)
+        shifted = (shifted > most).where(most, shifted)
+        n = shifted - form.magic
+        r = n.fma(-form.ln_2_rest, n.fma(-form.ln_2, self))
+        q = r.square().fma(r._polynomial(form.tail), r)
+        bits = shifted.bitcast(f"int{self.dtype.bits}") << form.fraction_bits
+        power = bits.bitcast(self.dtype)
+        return q.fma(power, power - 1)
 
     @in_float32_or_wider
     def log(self) -> Self:
@@ -186,16 +212,14 @@ class Elementwise(Operators):
 
     @in_float32_or_wider
     def atan(self) -> Self:
-        """The angle with this tangent: a series, after steps to below tan(pi / 8)."""
-        far = ~self._within(1)
-        size = (self < 0).where(-self, self)
-        first = far.where(far.where(size, 1).reciprocal(), size)
-        middle = first > _TAN_EIGHTH
-        second = middle.where((first - 1) / (first + 1), first)
-        angle = second._odd_polynomial(series.atan(self.dtype))
-        angle = middle.where(angle + math.pi / 4, angle)
+        """The angle with this tangent: a polynomial of it, or of its reciprocal, whichever is small."""
+        size = self._size()
+        far = size > 1
+        tangent = far.where(1, size) / far.where(size, 1)
+        square = tangent.square()
+        angle = (tangent * square).fma(square._polynomial(series.atan(self.dtype)), tangent)
         angle = far.where(math.pi / 2 - angle, angle)
-        return self._with_sign_of_zero((self < 0).where(-angle, angle))
+        return with_slope(self._signed(angle), self, slope_of_atan)
 
     @in_float32_or_wider
     def asin(self) -> Self:
@@ -237,13 +261,9 @@ class Elementwise(Operators):
 
     @in_float32_or_wider
     def tanh(self) -> Self:
-        """(1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x; a series where x is small."""
-        small = self._within(0.25)
-        near = small.where(self, 0)._odd_polynomial(series.tanh(self.dtype))
-        negative = self < 0
-        power = (negative.where(self, -self) * 2).exp()
-        size = (1 - power) / (1 + power)
-        return small.where(near, negative.where(-size, size))
+        """-g / (g + 2) with g = exp(-2 |x|) - 1, and the sign of x."""
+        growth = (self._size(_TANH_IS_ONE_FROM) * -2)._growth()
+        return with_slope(self._signed(growth / (growth + 2)), self, slope_of_tanh)
 
     @in_float32_or_wider
     def asinh(self) -> Self:
@@ -275,18 +295,21 @@ class Elementwise(Operators):
 
     @in_float32_or_wider
     def erf(self) -> Self:
-        """The error function: a polynomial near 0, else 1 - erfc(|x|) with the sign of x."""
-        small = self._within(series.erf_series_end(self.dtype))
-        near = small.where(self, 0)._odd_polynomial(series.erf(self.dtype))
-        negative = self < 0
-        size = negative.where(-self, self).minimum(series.ERF_IS_ONE_FROM)
+        """The error function, 1 - exp(log erfc(|x|)) with the sign of x; of float64 a series near 0."""
         if self.dtype is dtypes.float64:
-            part = (size * 0.5 + 1).reciprocal()
-            rest = part * ((part - 0.5)._polynomial(series.erfc_float64()) - size * size).exp()
-        else:
-            rest = size._polynomial(series.log2_erfc()).exp2()
-        far = negative.where(rest - 1, 1 - rest)
-        return small.where(near, far)
+            return with_slope(self._erf_float64(), self, slope_of_erf)
+        size = self._size(series.ERF_IS_ONE_FROM)
+        first, *others = series.log_erfc()
+        log = size.fma(first, size * size._polynomial(others))
+        return with_slope(self._signed(log._growth()), self, slope_of_erf)
+
+    def _erf_float64(self) -> Self:
+        small = self._within(series.ERF_SERIES_END)
+        near = small.where(self, 0)._odd_polynomial(series.erf_float64())
+        size = self._size(series.ERF_IS_ONE_FROM_FLOAT64)
+        part = (size * 0.5 + 1).reciprocal()
+        rest = part * ((part - 0.5)._polynomial(series.erfc_float64()) - size * size).exp()
+        return small.where(near, self._signed(1 - rest))
 
     def lerp(self, end: Self, weight: Operand) -> Self:
         """`self + (end - self) * weight`."""
@@ -297,6 +320,18 @@ class Elementwise(Operators):
     def _within(self, size: Real) -> Self:
         """Is |x| at most `size`?"""
         return (self <= size) & (self >= -size)
+
+    def _size(self, most: Real = math.inf) -> Self:
+        """|x|, at most `most`; NaN of NaN. No gradient passes."""
+        bits = self.detach().bitcast(f"int{self.dtype.bits}")
+        size = (bits & 2 ** (self.dtype.bits - 1) - 1).bitcast(self.dtype)
+        return size if most == math.inf else (size > most).where(most, size)
+
+    def _signed(self, size: Self) -> Self:
+        """The size of a number with the sign of this. No gradient passes."""
+        sign = -(2 ** (self.dtype.bits - 1))
+        own, other = [x.detach().bitcast(f"int{self.dtype.bits}") for x in (self, size)]
+        return ((own & sign) | (other & ~sign)).bitcast(self.dtype)
 
     def _polynomial(self, coefficients: Sequence[float]) -> Self:
         """The polynomial with these coefficients, lowest power first (Horner, one rounding a step)."""

@@ -7,25 +7,43 @@ exactly, and rounded once.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import cache
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 
-ERF_IS_ONE_FROM = 6.0  # 1 - erf(6) is 2e-17
 
-# erf(x) / x in powers of x**2, for |x| <= 0.85, and log2(erfc(x)) in powers of x, by benchmarks/fit_polynomials.py: fitted for
-# 0.85 <= x <= 4. Beyond, erf is 1 and its slope below an ULP of 1.
-_ERF_FLOAT32 = (
-    float.fromhex("0x1.20dd76p+0"), float.fromhex("-0x1.812746p-2"), float.fromhex("0x1.ce2eaap-4"),
-    float.fromhex("-0x1.b81d6ap-6"), float.fromhex("0x1.556588p-8"), float.fromhex("-0x1.b03cf8p-11"),
-    float.fromhex("0x1.729e76p-14"),
-)  # fmt: skip
-_LOG2_ERFC_FLOAT32 = (
-    float.fromhex("0x1.d37a2cp-13"), float.fromhex("-0x1.a12084p+0"), float.fromhex("-0x1.d3fab6p-1"),
-    float.fromhex("-0x1.3f3fa6p-3"), float.fromhex("0x1.271554p-5"), float.fromhex("-0x1.84d406p-8"),
-    float.fromhex("0x1.3f544cp-11"), float.fromhex("-0x1.e47e5ep-16"),
-)  # fmt: skip
+def _floats(hexadecimal: str) -> tuple[float, ...]:
+    """Numbers in hexadecimal, a space between."""
+    return tuple([float.fromhex(number) for number in hexadecimal.split()])
+
+
+ERF_IS_ONE_FROM = 4.0  # in float32: 1 - erf(4) is 1.5e-8
+ERF_IS_ONE_FROM_FLOAT64 = 6.0  # 1 - erf(6) is 2e-17
+ERF_SERIES_END = 0.5  # of float64: up to here erf is its odd polynomial
+
+# The next are found by benchmarks/fit_polynomials.py. log(erfc(x)) / x in powers of x, for 0 <= x <= 4; the first is exact in products.
+_LOG_ERFC_FLOAT32 = _floats(
+    "-0x1.2p+0 -0x1.baea3p-9 -0x1.45f2fap-1 -0x1.a4fa48p-4 0x1.39cc74p-6 0x1.5198e6p-13 -0x1.b52704p-10 "
+    "0x1.4bf3a2p-11 -0x1.edc854p-14 0x1.36e796p-17"
+)
+# (e**r - 1 - r) / r**2 in powers of r, for -ln 2 / 2 <= r <= ln 2.
+_GROWTH_TAIL_FLOAT32 = _floats(
+    "0x1.fffffep-2 0x1.555578p-3 0x1.555776p-5 0x1.10e0c0p-7 0x1.6b1d18p-10 0x1.e30ce0p-13"
+)
+# (atan(x) / x - 1) / x**2 in powers of x**2, for |x| <= 1; the seventh of float32 is three units larger than that of the best fit, with
+# which atan(1) would be rounded to the other side.
+_ATAN_FLOAT32 = _floats(
+    "-0x1.55553ep-2 0x1.9991eap-3 -0x1.2420fap-3 0x1.c092dep-4 -0x1.5820f6p-4 0x1.da8a1ep-5 "
+    "-0x1.fe57bcp-6 0x1.6528a6p-7 -0x1.d5566ap-10"
+)
+_ATAN_FLOAT64 = _floats(
+    "-0x1.555555555550dp-2 0x1.99999999944bbp-3 -0x1.24924923546ap-3 0x1.c71c7178131ep-4 "
+    "-0x1.745d113c7d5bep-4 0x1.3b13621b23d44p-4 -0x1.110e3084eb634p-4 0x1.e1ba46b7c3aep-5 "
+    "-0x1.ae58d31acc471p-5 0x1.82c914b521a79p-5 -0x1.5978485de8504p-5 0x1.2bda1c02f9ef2p-5 "
+    "-0x1.e8fbb3cafab5cp-6 0x1.6711a8258f8dfp-6 -0x1.c571e9ae19ce4p-7 0x1.d4d44f242dffap-8 "
+    "-0x1.7756bf3c66194p-9 0x1.b004d051edb59p-11 -0x1.3bdeb1096c7fp-13 0x1.b6b384f634513p-17"
+)
 # log(erfc(x) / t) + x**2 in powers of t - 1/2, t = 2 / (2 + x): Chebyshev interpolation in 50 digits
 # for 0.5 <= x <= 6. The form is that of Press et al., Numerical Recipes, 6.2.
 _ERFC_FLOAT64 = (
@@ -42,14 +60,37 @@ def far(dtype: DType) -> float:
     return 2.0**28 if dtype is dtypes.float64 else 2.0**13
 
 
-def erf_series_end(dtype: DType) -> float:
-    """Up to where erf is its odd polynomial."""
-    return 0.5 if dtype is dtypes.float64 else 0.85
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What e**x - 1 needs to know of a float format."""
+
+    fraction_bits: int
+    magic: float  # what is added to it has the nearest whole number in its last bits, with the bias of an exponent
+    most_exponent: int
+    ln_2: float
+    ln_2_rest: float
+    tail: tuple[float, ...]
+    lowest: float  # here e**x - 1 is -1
+    highest: float  # here it is infinite
 
 
-def log2_erfc() -> tuple[float, ...]:
-    """log2(erfc(x)) of float32, for 0.85 <= x <= 6."""
-    return _LOG2_ERFC_FLOAT32
+_LN_2_FLOAT32, _LN_2_REST_FLOAT32 = _floats("0x1.62e430p-1 -0x1.05c610p-29")
+_LN_2_FLOAT64, _LN_2_REST_FLOAT64 = _floats("0x1.62e42fefa39efp-1 0x1.abc9e3b39803fp-56")
+
+
+@cache
+def growth(dtype: DType) -> Growth:
+    """Of float32 or float64; the series of float64 is Taylor's: 1/2!, 1/3!, ..."""
+    if dtype is not dtypes.float64:
+        magic, tail = 1.5 * 2.0**23 + 127, _GROWTH_TAIL_FLOAT32
+        return Growth(23, magic, 127, _LN_2_FLOAT32, _LN_2_REST_FLOAT32, tail, -40.0, 89.0)
+    magic, tail = 1.5 * 2.0**52 + 1023, tuple([1 / math.factorial(k) for k in range(2, 15)])
+    return Growth(52, magic, 1023, _LN_2_FLOAT64, _LN_2_REST_FLOAT64, tail, -60.0, 710.0)
+
+
+def log_erfc() -> tuple[float, ...]:
+    """log(erfc(x)) / x of float32, for 0 <= x <= 4."""
+    return _LOG_ERFC_FLOAT32
 
 
 def erfc_float64() -> tuple[float, ...]:
@@ -58,41 +99,21 @@ def erfc_float64() -> tuple[float, ...]:
 
 
 @cache
-def expm1(dtype: DType) -> tuple[float, ...]:
-    """(e**x - 1) / x, for |x| <= 1/2: 1, 1/2!, 1/3!, ..."""
-    return tuple([1 / math.factorial(k) for k in range(1, _terms(dtype, 10, 17))])
-
-
-@cache
 def sinh(dtype: DType) -> tuple[float, ...]:
     """sinh(x) / x in powers of x**2, for |x| <= 1."""
     return tuple([1 / math.factorial(2 * k + 1) for k in range(_terms(dtype, 6, 10))])
 
 
-@cache
 def atan(dtype: DType) -> tuple[float, ...]:
-    """atan(x) / x in powers of x**2, for |x| <= tan(pi / 8): 1, -1/3, 1/5, ..."""
-    return tuple([(-1) ** k / (2 * k + 1) for k in range(_terms(dtype, 10, 22))])
+    """(atan(x) / x - 1) / x**2 in powers of x**2, for |x| <= 1."""
+    return _ATAN_FLOAT64 if dtype is dtypes.float64 else _ATAN_FLOAT32
 
 
 @cache
-def erf(dtype: DType) -> tuple[float, ...]:
-    """erf(x) / x in powers of x**2, for |x| up to `erf_series_end`."""
-    if dtype is not dtypes.float64:
-        return _ERF_FLOAT32
+def erf_float64() -> tuple[float, ...]:
+    """erf(x) / x in powers of x**2, for |x| up to ERF_SERIES_END."""
     scale = 2 / math.sqrt(math.pi)
     return tuple([scale * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(13)])
-
-
-@cache
-def tanh(dtype: DType) -> tuple[float, ...]:
-    """tanh(x) / x in powers of x**2, for |x| <= 1/4: from tanh' = 1 - tanh**2."""
-    count = _terms(dtype, 6, 12)
-    found = [Fraction(1)]
-    for n in range(1, count):
-        square = sum([found[k] * found[n - 1 - k] for k in range(n)], Fraction(0))
-        found.append(-square / (2 * n + 1))
-    return tuple([float(value) for value in found])
 
 
 def _terms(dtype: DType, single: int, double: int) -> int:

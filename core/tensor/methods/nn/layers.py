@@ -17,6 +17,12 @@ from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote
 from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise, in_float32_or_wider
+from proofgrad.core.tensor.methods.elementwise.slopes import (
+    slope_of_mish_share,
+    slope_of_sigmoid,
+    slope_of_softplus,
+    with_slope,
+)
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
 from proofgrad.core.tensor.methods.nn.modes import note_mode
 
@@ -74,14 +80,15 @@ class Layers(LinearAlgebra, Creation):
         """1 / (1 + exp(-x)), by an exponential that never overflows."""
         negative = self < 0
         small = negative.where(self, -self).exp()
-        return negative.where(small, 1) / (small + 1)
+        return with_slope(negative.where(small, 1) / (small + 1), self, slope_of_sigmoid)
 
     @in_float32_or_wider
     def softplus(self, beta: Real = 1.0) -> Self:
         """log(1 + exp(beta x)) / beta, by an exponential that never overflows."""
         x = self if beta == 1 else self * beta
         negative = x < 0
-        result = negative.where(0, x) + negative.where(x, -x).exp().log1p()
+        value = negative.where(0, x) + negative.where(x, -x).exp().log1p()
+        result = with_slope(value, x, slope_of_softplus)
         return result if beta == 1 else result / beta
 
     @in_float32_or_wider
@@ -121,8 +128,11 @@ class Layers(LinearAlgebra, Creation):
 
     @in_float32_or_wider
     def mish(self) -> Self:
-        """x tanh(softplus(x))."""
-        return self * self.minimum(_MISH_ENDS).softplus().tanh()
+        """x tanh(softplus(x)), where tanh(softplus(x)) is n / (n + 2) with n = e (e + 2), e = exp(x)."""
+        x = self.minimum(_MISH_ENDS)
+        power = x.exp()
+        rest = power * (power + 2)
+        return self * with_slope(rest / (rest + 2), x, slope_of_mish_share)
 
     @in_float32_or_wider
     def softsign(self) -> Self:

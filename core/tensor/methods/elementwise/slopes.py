@@ -1,0 +1,75 @@
+"""Functions of one number with a slope by a formula of its own.
+
+Owns: the mark that such a function leaves, and slopes that more than one method has. Does not own: the formulas of values
+(functions.py, nn/layers.py), the walk that finds the mark (autograd.py).
+
+The derivative of a polynomial that is near a function may be further from that of the function, and takes longer. How far
+each slope may be off is measured as values are (docs/numerics.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+
+Slope = Callable[[Any], Any]
+
+
+def with_slope(value: Any, x: Any, slope: Slope) -> Any:
+    """`value`, a function of each element of x, whose derivative is `slope(x)`."""
+    # mypy takes the __hash__ of Tensors for that of their class.
+    mark = _mark(type(x), x.device, slope)  # type: ignore[arg-type]
+    return x._with(UOp(Ops.DETACH, value.dtype, (value._uop, x._uop), mark))
+
+
+@lru_cache(maxsize=256)
+def _mark(kind: Any, device: str, slope: Slope) -> CustomGradient:
+    """One for all uses of a function, so that equal graphs are one."""
+    return CustomGradient(lambda gradient, x: gradient * slope(x), slope.__name__, kind, device)
+
+
+def slope_of_expm1(x: Any) -> Any:
+    """e**x."""
+    return x.exp()
+
+
+def slope_of_atan(x: Any) -> Any:
+    """1 / (1 + x**2), of the tangent or its reciprocal: no square overflows."""
+    far = ~x._within(1)
+    square = far.where(far.where(x, 1).reciprocal(), x).square()
+    return far.where(square, 1) / (square + 1)
+
+
+def slope_of_tanh(x: Any) -> Any:
+    """4 e / (1 + e)**2 with e = exp(-2 |x|)."""
+    return slope_of_sigmoid(x * 2) * 4
+
+
+def slope_of_erf(x: Any) -> Any:
+    """2 / sqrt(pi) exp(-x**2)."""
+    return (-x.square()).exp() * _TWO_OVER_ROOT_PI
+
+
+def slope_of_sigmoid(x: Any) -> Any:
+    """e / (1 + e)**2 with e = exp(-|x|)."""
+    small = (x < 0).where(x, -x).exp()
+    return small / (small + 1).square()
+
+
+def slope_of_softplus(x: Any) -> Any:
+    """sigmoid(x)."""
+    return x.sigmoid()
+
+
+def slope_of_mish_share(x: Any) -> Any:
+    """4 e (1 + e) / (n + 2)**2 with n = e (e + 2), e = exp(x): that of tanh(softplus(x))."""
+    power = x.exp()
+    return power * (power + 1) * 4 / (power * (power + 2) + 2).square()
+
+
+_TWO_OVER_ROOT_PI = 1.1283791670955126
