@@ -1,4 +1,4 @@
-"""Fits the polynomials of core/compile/math/transcendental.py and of erf, and prints them ready to paste.
+"""Fits the polynomials of core/compile/math and of core/tensor/methods/elementwise/series.py, and prints them ready to paste.
 
 Owns: how the coefficients were found, so that anybody can find them again:
 `python benchmarks/fit_polynomials.py`. Needs nothing but Python. Does not own: what the functions
@@ -6,8 +6,8 @@ built on them are worth in ULP (benchmarks/ulp_check.py measures that).
 
 Method: the smallest largest relative error on Chebyshev points, by Lawson's repeated least squares
 in decimal arithmetic of 60 digits. The coefficients are rounded to the format one by one, lowest
-order first, and the others are fitted again each time, so that they make up for the rounding. (Not those of erf(x) / x: its error
-at 0 is the rounding of 2 / sqrt(pi), and a polynomial that makes up for it near 0 has a worse slope elsewhere.)
+order first, and the others are fitted again each time, so that they make up for the rounding. (Not those of atan in float64, whose
+rounding is small beside that of the sum.)
 Source: C. L. Lawson 1961; rounding in sequence as in J.-M. Muller, Elementary Functions, 3.3.
 """
 
@@ -22,10 +22,6 @@ from decimal import Decimal, getcontext
 DIGITS = 60
 GRID_POINTS = 160
 ROUNDS = 25
-ERF_NEAR = Decimal(
-    "0.85"
-)  # up to here erf is an odd polynomial; either side of it has its rounding errors
-
 Function = Callable[[Decimal], Decimal]
 
 
@@ -54,15 +50,17 @@ def main() -> None:
 
 
 def all_fits() -> list[Fit]:
-    half, root = Decimal("0.5"), Decimal(2).sqrt()
+    zero, half, root, ln_2 = Decimal(0), Decimal("0.5"), Decimal(2).sqrt(), Decimal(2).ln()
     sine_end = Decimal(1) / 16
     return [
         Fit("exp2, float32", 32, 6, -half, half, _exp2_slope, _exp2_weight),
         Fit("exp2, float64", 64, 11, -half, half, _exp2_slope, _exp2_weight),
         Fit("log2, float32", 32, 10, root / 2 - 1, root - 1, _log2_rest, _log2_weight),
         Fit("log2, float64", 64, 8, Decimal(0), Decimal(1) / 25, _atanh_tail, lambda z: z),
-        Fit("erf, float32", 32, 7, Decimal(0), ERF_NEAR**2, _erf_ratio, _erf_weight, False),
-        Fit("log2 of erfc, float32", 32, 8, ERF_NEAR, Decimal(4), _log2_erfc, _log2_erfc_weight),
+        Fit("exp - 1 - r, float32", 32, 6, -ln_2 / 2, ln_2, _growth_tail, _growth_weight),
+        Fit("log of erfc + 9/8 x, float32", 32, 9, zero, Decimal(4), _log_erfc, _log_erfc_weight),
+        Fit("atan, float32", 32, 9, zero, Decimal(1), _atan_tail, _atan_weight),
+        Fit("atan, float64", 64, 20, zero, Decimal(1), _atan_tail, _atan_weight, False),
         Fit("sine of turns, float32", 64, 6, Decimal(0), sine_end, _sine_ratio, _sine_weight),
         Fit("sine tail, float64", 64, 7, Decimal(0), pi() ** 2 / 16, _sine_tail, _sine_weight_64),
         Fit(
@@ -160,18 +158,45 @@ def _erf_ratio(z: Decimal) -> Decimal:
     return total
 
 
-def _erf_weight(z: Decimal) -> Decimal:
-    return 1 / _erf_ratio(z)
+def _log_erfc(x: Decimal) -> Decimal:
+    """log(erfc(x)) / x + 9/8: what is left beside a product that is exact."""
+    slope = (1 - x * _erf_ratio(x * x)).ln() / x if x > Decimal("1e-15") else -2 / pi().sqrt()
+    return slope + Decimal(9) / 8
 
 
-def _log2_erfc(x: Decimal) -> Decimal:
-    return (1 - x * _erf_ratio(x * x)).ln() / Decimal(2).ln()
+def _log_erfc_weight(x: Decimal) -> Decimal:
+    """What an error of the slope of the logarithm is of erf(x)."""
+    value = _erf_ratio(x * x)
+    return (1 - x * value) / value
 
 
-def _log2_erfc_weight(x: Decimal) -> Decimal:
-    """What an error of the logarithm is of erf(x)."""
-    value = x * _erf_ratio(x * x)
-    return (1 - value) * Decimal(2).ln() / value
+def _growth_tail(r: Decimal) -> Decimal:
+    """(e**r - 1 - r) / r**2."""
+    return (r.exp() - 1 - r) / (r * r) if abs(r) > Decimal("1e-18") else Decimal("0.5")
+
+
+def _growth_weight(r: Decimal) -> Decimal:
+    return abs(r * r / (r.exp() - 1)) if r else Decimal(0)
+
+
+def _atan_tail(z: Decimal) -> Decimal:
+    """(atan(x) / x - 1) / z where x * x = z; the angle is halved until its series is short."""
+    x = z.sqrt()
+    if x < Decimal("1e-12"):
+        return z / 5 - Decimal(1) / 3
+    halves, tangent = 6, x
+    for _ in range(halves):
+        tangent = tangent / (1 + (1 + tangent * tangent).sqrt())
+    term, total, k = tangent, Decimal(0), 0
+    while abs(term) > Decimal(10) ** -DIGITS:
+        total += term / (2 * k + 1)
+        k += 1
+        term *= -tangent * tangent
+    return (2**halves * total / x - 1) / z
+
+
+def _atan_weight(z: Decimal) -> Decimal:
+    return z / (1 + z * _atan_tail(z))
 
 
 def _sine_ratio(z: Decimal) -> Decimal:

@@ -89,6 +89,14 @@ def test_what_others_need_is_no_part_of_a_way() -> None:
     assert trunc in way.nodes and trunc not in other.nodes
 
 
+def test_of_two_ways_that_share_nodes_the_longer_has_the_branch() -> None:
+    """Choices of the slope of a power are part of its logarithm's way, and needed behind it."""
+    x, y = Tensor(np.array([0.5, 1.5, 2.0, 3.0])), Tensor(np.array([-1.0, 0.5, 1.0, 2.0]))
+    (slope,) = (x**y).sum().gradient(y)
+    exact = x.numpy() ** y.numpy() * np.log(x.numpy())
+    np.testing.assert_allclose(slope.numpy(), exact, rtol=1e-14)
+
+
 @pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])
 @pytest.mark.parametrize("size", [1, 5, 16, 67])
 def test_values(processor: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,16 +58,22 @@ def _add_choices(
     for node in block:
         if node.op is WHERE:
             by_condition.setdefault(node.src[0], []).append(node)
-    inside = set(block) if by_condition else set()
+    inside, ways = set(block) if by_condition else set(), []
     for choices in by_condition.values():
-        ways = [(_own(choices, operand, inside, users), operand) for operand in (1, 2)]
-        (short, _), (longer, operand) = sorted(ways, key=lambda way: len(way[0]))
+        sides = [(_own(choices, operand, inside, users), operand) for operand in (1, 2)]
+        (short, _), (longer, operand) = sorted(sides, key=lambda side: len(side[0]))
         if not short or len(longer) < max(LEAST_NODES, len(short) + 1):
             continue
         nodes = tuple([n for n in block if n in longer])
         before = _before(choices, nodes, block)
         if before is not None:
-            found[choices[0]] = TwoWays(tuple(choices), operand, nodes, before)
+            ways.append(TwoWays(tuple(choices), operand, nodes, before))
+    written: set[UOp] = set()
+    for way in sorted(ways, key=lambda way: -len(way.nodes)):  # of two that share nodes, the longer
+        own = {*way.choices, *way.nodes, *way.before}
+        if written.isdisjoint(own):
+            written |= own
+            found[way.choices[0]] = way
 
 
 def _own(

@@ -38,11 +38,11 @@ _ATAN_FLOAT32 = _floats(
     "-0x1.fe57bcp-6 0x1.6528a6p-7 -0x1.d5566ap-10"
 )
 _ATAN_FLOAT64 = _floats(
-    "-0x1.555555555550dp-2 0x1.99999999944bbp-3 -0x1.24924923546ap-3 0x1.c71c7178131ep-4 "
-    "-0x1.745d113c7d5bep-4 0x1.3b13621b23d44p-4 -0x1.110e3084eb634p-4 0x1.e1ba46b7c3aep-5 "
-    "-0x1.ae58d31acc471p-5 0x1.82c914b521a79p-5 -0x1.5978485de8504p-5 0x1.2bda1c02f9ef2p-5 "
-    "-0x1.e8fbb3cafab5cp-6 0x1.6711a8258f8dfp-6 -0x1.c571e9ae19ce4p-7 0x1.d4d44f242dffap-8 "
-    "-0x1.7756bf3c66194p-9 0x1.b004d051edb59p-11 -0x1.3bdeb1096c7fp-13 0x1.b6b384f634513p-17"
+    "-0x1.5555555555526p-2 0x1.999999999554ep-3 -0x1.249249237e398p-3 0x1.c71c717f989dep-4 "
+    "-0x1.745d11ab2adap-4 0x1.3b136677f068cp-4 -0x1.110e5028ccb7cp-4 0x1.e1bb9b85af84cp-5 "
+    "-0x1.ae5e457462591p-5 0x1.82da46b4fc4c1p-5 -0x1.59a29699878bap-5 0x1.2c2b9f36705b3p-5 "
+    "-0x1.e9f1b5bcb6393p-6 0x1.6832e6b6db32ap-6 -0x1.c77dc5bff98edp-7 0x1.d7a05b0946862p-8 "
+    "-0x1.7a20bbfe5e9d4p-9 0x1.b3d87db787637p-11 -0x1.3f1938264512fp-13 0x1.bbbff173430a6p-17"
 )
 # log(erfc(x) / t) + x**2 in powers of t - 1/2, t = 2 / (2 + x): Chebyshev interpolation in 50 digits
 # for 0.5 <= x <= 6. The form is that of Press et al., Numerical Recipes, 6.2.
