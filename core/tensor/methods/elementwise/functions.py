@@ -215,17 +215,21 @@ class Elementwise(Operators):
         """The angle with this tangent: a polynomial of it, or of its reciprocal, whichever is small."""
         size = self._size()
         far = size > 1
-        tangent = far.where(1, size) / far.where(size, 1)
-        square = tangent.square()
-        angle = (tangent * square).fma(square._polynomial(series.atan(self.dtype)), tangent)
+        angle = (far.where(1, size) / far.where(size, 1))._angle()
         angle = far.where(math.pi / 2 - angle, angle)
         return with_slope(self._signed(angle), self, slope_of_atan)
+
+    def _angle(self) -> Self:
+        """The angle whose tangent this is, from -1 to 1; 0 at -0.0."""
+        square = self.square()
+        angle = (self * square).fma(square._polynomial(series.atan(self.dtype)), self)
+        return with_slope(angle, self, slope_of_atan)
 
     @in_float32_or_wider
     def asin(self) -> Self:
         """The angle with this sine; NaN outside of -1 .. 1."""
         half = self / (self._other_leg() + 1)
-        return self._with_sign_of_zero(half.atan() * 2)
+        return self._with_sign_of_zero(half._angle() * 2)
 
     def _other_leg(self) -> Self:
         """The root of 1 - x**2, rounded once below it, so that nothing cancels near 1."""
@@ -236,7 +240,7 @@ class Elementwise(Operators):
         """The angle with this cosine; NaN outside of -1 .. 1."""
         negative = self < 0
         half = self._other_leg() / (negative.where(-self, self) + 1)
-        angle = half.atan() * 2
+        angle = half._angle() * 2
         return negative.where(math.pi - angle, angle)
 
     # -- hyperbolas -------------------------------------------------------------------------------
