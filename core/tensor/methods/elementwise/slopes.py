@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 
 Slope = Callable[[Any], Any]
+_T = TypeVar("_T", bound=TensorBase)
 
 
-def with_slope(value: Any, x: Any, slope: Slope) -> Any:
+def with_slope(value: _T, x: _T, slope: Slope) -> _T:
     """`value`, a function of each element of x, whose derivative is `slope(x)`."""
     # mypy takes the __hash__ of Tensors for that of their class.
     mark = _mark(type(x), x.device, slope)  # type: ignore[arg-type]
