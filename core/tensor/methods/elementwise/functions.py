@@ -328,12 +328,12 @@ class Elementwise(Operators):
     def _size(self, most: Real = math.inf) -> Self:
         """|x|, at most `most`; NaN of NaN. No gradient passes."""
         bits = self.detach().bitcast(f"int{self.dtype.bits}")
-        size = (bits & 2 ** (self.dtype.bits - 1) - 1).bitcast(self.dtype)
+        size = (bits & (1 << (self.dtype.bits - 1)) - 1).bitcast(self.dtype)
         return size if most == math.inf else (size > most).where(most, size)
 
     def _signed(self, size: Self) -> Self:
         """The size of a number with the sign of this. No gradient passes."""
-        sign = -(2 ** (self.dtype.bits - 1))
+        sign = -1 << (self.dtype.bits - 1)
         own, other = [x.detach().bitcast(f"int{self.dtype.bits}") for x in (self, size)]
         return ((own & sign) | (other & ~sign)).bitcast(self.dtype)
 
