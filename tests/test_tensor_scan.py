@@ -11,8 +11,16 @@ from tensors import assert_close, assert_same, machine, numbers
 
 from proofgrad import GlobalCounters, ShapeError, Tensor, Variable, dtypes
 from proofgrad.core.tensor.methods.indexing import networks, sorting
+from proofgrad.core.tensor.methods.made_once import BODIES
 
 __all__ = ["machine"]
+
+
+@pytest.fixture(autouse=True)
+def networks_made_anew() -> None:
+    """Tests change what networks are made by."""
+    BODIES.clear()
+
 
 SIZES = (1, 5, 32, 33, 1025)
 ODD = np.array([2, np.nan, -np.inf, 0.0, -0.0, 2, np.inf, -1, np.nan, -1], np.float32)

@@ -11,6 +11,7 @@ from proofgrad.core.ir.ops import Ops
 ACCUMULATOR = Ops.ACCUMULATOR
 ADD = Ops.ADD
 AND = Ops.AND
+APPLY = Ops.APPLY
 BITCAST = Ops.BITCAST
 BROADCAST = Ops.BROADCAST
 BUFFER = Ops.BUFFER

@@ -104,6 +104,8 @@ class Ops(enum.IntEnum):
     MMA = enum.auto()
     # factors of products at half precision
     TF32 = enum.auto()
+    # functions as values (TensorGraph, until its buffers are numbered)
+    APPLY = enum.auto()
 
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
@@ -411,4 +413,5 @@ MEANING: dict[Ops, str] = {
         " s x pg, B is pg x s, src[0] is 0, and one item holds all elements: src[2] those of B, src[3] those of A, below s * pg; src[-2]"
         " is below s * s."
     ),
+    Ops.APPLY: "The value of the graph `arg`, in which PARAM number k is the elements of src[k].",
 }

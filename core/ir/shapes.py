@@ -199,6 +199,11 @@ def _reduce_axis(shapes: tuple[Shape, ...], arg: tuple[Ops, tuple[int, ...]]) ->
     return tuple([1 if axis in axes else size for axis, size in enumerate(old)])
 
 
+def _apply(shapes: tuple[Shape, ...], arg: Any) -> Shape:
+    shape: Shape = arg.shape
+    return shape
+
+
 def _same_rank(name: str, old: Shape, arg: Sequence[Any]) -> None:
     if len(old) != len(arg):
         raise ShapeError(
@@ -222,6 +227,7 @@ TENSOR_SHAPES: dict[Ops, Callable[[tuple[Shape, ...], Any], Shape]] = {
     Ops.FLIP: _flip,
     Ops.SKEW: _skew,
     Ops.REDUCE_AXIS: _reduce_axis,
+    Ops.APPLY: _apply,
 }
 
 

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
-from proofgrad.core.ir.op_names import BUFFER
+from proofgrad.core.ir.op_names import APPLY, BUFFER
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.engine import cotangents
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.tensor.data.bodies import value_of_body
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.runtime.canonical import COMPUTED
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -91,6 +92,11 @@ def _parts(library: Library, facts: Facts, node: UOp, cotangent: UOp) -> tuple[U
     """The cotangents of the sources of `node`. That of a copied value is copied back."""
     if isinstance(node.arg, CustomGradient):
         return node.arg.parts(node, cotangent)
+    if node.op is APPLY:
+        value = value_of_body(node)
+        inside = toposort((value,), lambda n: n not in node.src)
+        found = node_gradients(inside, cotangent, node.src)
+        return tuple([found.get(source) for source in node.src])
     if node.op is not Ops.COPY:
         rules = library.sets[library.cotangents]
         return cotangents(rules, node, cotangent, facts, library.journal)

@@ -46,17 +46,30 @@ def check_numbers(
             raise PlanError("launch", f"input {number} is not the memory of its buffer")
     if (len(roots), len(inputs)) != (len(graph.src), len(given)):
         raise PlanError("launch", f"{len(graph.src)} roots numbered of {len(roots)}")
-    stack, seen = list(zip(roots, graph.src)), set[tuple[UOp, UOp]]()
+    # Each node with the arguments of the body that it is part of, themselves nodes with such.
+    stack: list[tuple[UOp, Any, UOp]] = [
+        (root, None, numbered) for root, numbered in zip(roots, graph.src)
+    ]
+    seen: set[tuple[UOp, Any, UOp]] = set()
     while stack:
         pair = stack.pop()
         if pair in seen:
             continue
         seen.add(pair)
-        numbered, real = pair[1], SHOWN.get(pair[0], pair[0])
-        real = COMPUTED.get(real, real)
+        real, arguments, numbered = pair
+        if arguments is None:  # no node of a body
+            real = SHOWN.get(real, real)
+            real = COMPUTED.get(real, real)
+        if real.op is Ops.APPLY:
+            given = tuple([(source, arguments) for source in real.src])
+            stack.append((real.arg, given, numbered))
+            continue
+        if real.op is Ops.PARAM and arguments is not None:
+            stack.append(_argument(real, arguments, numbered))
+            continue
         if real is numbered and real.op is not Ops.BUFFER:
             continue
-        if _is_part(real, numbered, inputs):
+        if arguments is None and _is_part(real, numbered, inputs):
             continue
         if not _is_same(real, numbered, inputs, values):
             raise PlanError(
@@ -64,7 +77,18 @@ def check_numbers(
             )
         if numbered.op is not Ops.BUFFER:
             count = 1 if numbered.op in _FIRST_ALONE else len(real.src)
-            stack += list(zip(real.src[:count], numbered.src[:count]))
+            parts = zip(real.src[:count], numbered.src[:count])
+            stack += [(source, arguments, found) for source, found in parts]
+
+
+def _argument(param: UOp, arguments: tuple[Any, ...], numbered: UOp) -> tuple[UOp, Any, UOp]:
+    """The argument that a parameter of a body is, and the node that has to be it; the parameter is its elements in one line. Raises: PlanError."""
+    real, around = arguments[param.arg[0]]
+    if real.shape == param.shape:
+        return real, around, numbered
+    if numbered.op is not Ops.RESHAPE or numbered.shape != param.shape:
+        raise PlanError("launch", f"an argument became {numbered.op.name} in the numbered graph")
+    return real, around, numbered.src[0]
 
 
 def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp], values: dict[str, int]) -> bool:

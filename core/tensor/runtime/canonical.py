@@ -9,8 +9,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from proofgrad.core.compile.passes.memory import changed_in_part
+from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import (
+    APPLY,
     BUFFER,
     CONTIGUOUS,
     DETACH,
@@ -24,12 +26,15 @@ from proofgrad.core.ir.op_names import (
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, names_variables, sizes
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 from proofgrad.core.tensor.runtime.known_graphs import form_of, keep_graph, known_graph
 from proofgrad.core.tensor.runtime.positions import positions_as_variables, with_values
 
 SHRINK, PAD = Ops.SHRINK, Ops.PAD
 _LEAVES = frozenset({UNIQUE, DEVICE})
+# Numbered graphs, and the same without APPLYs, of which each may have hundreds of nodes.
+_WITHOUT_BODIES: Newest[UOp, UOp] = Newest(256)
 COMPUTED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a node: a buffer, in its shape
 SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
 
@@ -81,9 +86,20 @@ def numbered(
         return graph, found[1]
     values = {} if values is None else values
     graph, inputs = _numbered(roots, device, values, with_parts)
+    graph = _as_compiled(graph)
     if found is not None and not values and found[1] == inputs:
         keep_graph(found[0], graph)
     return graph, inputs
+
+
+def _as_compiled(graph: UOp) -> UOp:
+    """A numbered graph with what they stand for in place of all APPLYs."""
+    if not any([node.op is APPLY for node in graph.toposort()]):
+        return graph
+    known = _WITHOUT_BODIES.get(graph)
+    if known is None:
+        known = _WITHOUT_BODIES[graph] = without_bodies(graph)
+    return known
 
 
 def _numbered(

@@ -26,6 +26,7 @@ from proofgrad.core.tensor.methods.indexing.networks import (
     sort_lines,
 )
 from proofgrad.core.tensor.methods.indexing.take import is_position, take_along
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime.device import Device
 
@@ -35,6 +36,7 @@ GROUP = 16  # elements that are looked at one by one if the first of them is amo
 SELECTED_OF = 4  # so many times as many groups as are looked at one by one
 RANKED_UP_TO = 8192  # elements of a row, where a machine has no integers of 64 bits
 _T = TypeVar("_T", bound=Reduction)
+_S = TypeVar("_S", bound="Sorting")
 
 
 class Sorting(Reduction):
@@ -65,21 +67,13 @@ class Sorting(Reduction):
         axis = resolve_axis(dim, self.ndim)
         if not self.ndim:
             return self._iota(1).reshape(())
-        keys = self._keys_along(axis, descending)
-        ranked = keys._is_ranked(keys.shape[-1])
-        positions = keys._positions_by_rank() if ranked else keys._positions_by_network()
-        return positions._axis_from_last(axis)
+        if not self._is_ranked(self.shape[axis]):
+            return _positions_by_network(self.detach(), axis, bool(descending))
+        return self._keys_along(axis, descending)._positions_by_rank()._axis_from_last(axis)
 
     def _values_by_network(self, axis: int, descending: bool) -> Self:
         """The elements of an axis in order, without where they were: half as much goes through the comparators."""
-        line = self.detach()._axis_last(axis)
-        keys = line._total_keys()
-        rows = (~keys if descending else keys).reshape((-1, line.shape[-1]))
-        found = sort_lines(rows).reshape(line.shape)
-        found = ~found if descending else found
-        if self.dtype.is_float:
-            found = _mirrored(found).bitcast(self.dtype)
-        values = found._axis_from_last(axis).contiguous()
+        values = _values_by_network(self.detach(), axis, bool(descending))
         # mypy takes the __hash__ of Tensors for that of their class.
         mark = _to_where_they_were(type(self), self.device, axis, bool(descending))  # type: ignore[arg-type]
         sources = (values._uop, self._uop)
@@ -113,9 +107,7 @@ class Sorting(Reduction):
             keys = self._keys_along(axis, largest)
             positions = keys._positions_one_by_one(k)._axis_from_last(axis)
         elif self._is_selected(k, axis):
-            values = self.detach()._axis_last(axis)
-            first = values.reshape((-1, values.shape[-1]))._first_positions(k, largest)
-            positions = first.reshape((*values.shape[:-1], k))._axis_from_last(axis)
+            positions = _first_by_network(self.detach(), axis, int(k), bool(largest))
         else:
             positions = self.argsort(axis, descending=largest)._cut(axis, 0, k)
         return take_along(self, axis, positions), positions
@@ -228,6 +220,34 @@ class Sorting(Reduction):
         """The positions of pairs whose keys are of that type."""
         room = self.dtype.bits - keys.bits
         return (self & (1 << room) - 1).cast(dtypes.int32).contiguous()
+
+
+@made_once
+def _positions_by_network(x: _S, axis: int, descending: bool) -> _S:
+    """argsort of an axis by comparators."""
+    keys = x._keys_along(axis, descending)
+    return keys._positions_by_network()._axis_from_last(axis)
+
+
+@made_once
+def _first_by_network(x: _S, axis: int, count: int, descending: bool) -> _S:
+    """The first so many of argsort of an axis, where not all are sorted."""
+    values = x._axis_last(axis)
+    first = values.reshape((-1, values.shape[-1]))._first_positions(count, descending)
+    return first.reshape((*values.shape[:-1], count))._axis_from_last(axis)
+
+
+@made_once
+def _values_by_network(x: _S, axis: int, descending: bool) -> _S:
+    """The elements of an axis in order."""
+    line = x._axis_last(axis)
+    keys = line._total_keys()
+    rows = (~keys if descending else keys).reshape((-1, line.shape[-1]))
+    found = sort_lines(rows).reshape(line.shape)
+    found = ~found if descending else found
+    if x.dtype.is_float:
+        found = _mirrored(found).bitcast(x.dtype)
+    return found._axis_from_last(axis).contiguous()
 
 
 def _mirrored(bits: _T) -> _T:
