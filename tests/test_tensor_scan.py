@@ -134,7 +134,7 @@ def test_rows_are_cut_into_columns_where_fewer_elements_are_sorted_then(
     rows: int, apart: int
 ) -> None:
     """Neighbours in memory are compared with those of other blocks beside them."""
-    assert networks._levels_apart(rows, 300) == apart
+    assert networks._blocks(rows, 300, 24).apart == apart
     x = np.random.default_rng(rows).standard_normal((rows, 300)).astype(np.float32)
     assert_same(Tensor(x).sort()[0], np.sort(x, 1))
 
@@ -181,10 +181,14 @@ def kernels_of(x: Tensor) -> list[str]:
 
 @pytest.mark.heuristics
 def test_kernel_of_a_network_compares_each_pair_once_and_in_lanes() -> None:
-    """63 comparators sort 16, four layers of 8 merge them; what is written out asks no counter which of them an element is."""
+    """63 comparators sort 16, four layers of 8 merge them, bitonic or not; what is written out asks no counter which of them an element is."""
     keys = Tensor(np.zeros((1, 16, 64), np.int32)).realize()
-    exchanged, merged = networks._by_exchange(keys, 16), networks._merged(keys, 4, True)
-    for network, comparators in ((exchanged, 63), (merged, 32)):
+    exchanged, bitonic = [
+        networks._compared_in_blocks(keys, 16, comparators)
+        for comparators in (networks._merge_exchange(16), networks._bitonic_sorter(16))
+    ]
+    merged = networks._kernel(keys, 4, 1, networks._layers(4, True))
+    for network, comparators in ((exchanged, 63), (bitonic, 32), (merged, 32)):
         (text,) = kernels_of(network)
         found = [len(re.findall(rf"= .*{name}", text)) for name in ("smin", "smax")]
         assert found == [comparators, 0]
@@ -210,6 +214,46 @@ def test_merge_exchange_sorts_any_number_of_elements(size: int) -> None:
         pair = x[:, [one, other]]
         x[:, one], x[:, other] = pair.min(1), pair.max(1)
     np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("size", range(1, 25))
+def test_bitonic_elements_are_sorted_in_any_turn_of_the_circle(size: int) -> None:
+    """Of zeros and ones those are bitonic whose ones are neighbours on the circle."""
+    places = np.arange(size)
+    x = np.array([(places - first) % size < ones for first in places for ones in places])
+    expected = np.sort(x, 1)
+    for one, other in networks._bitonic_sorter(size):
+        pair = x[:, [one, other]]
+        x[:, one], x[:, other] = pair.min(1), pair.max(1)
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_network_of_any_levels_sorts_zeros_and_ones() -> None:
+    """Lengths of one to three levels, mirrored and turned; more ones in each row than in the one before."""
+    for size in (25, 37, 50, 97, 110):
+        blocks = networks._blocks(1 << 10, size, 24)
+        x = (np.arange(size) >= np.arange(size + 1)[:, None]).astype(np.int32)
+        shuffled = np.random.default_rng(size).permuted(x, axis=1)
+        assert size <= blocks.length < size + 9 and blocks.short <= networks.SHORT
+        np.testing.assert_array_equal(networks.sort_lines(Tensor(shuffled)).numpy(), x)
+
+
+def test_many_rows_are_sorted_as_many_as_the_second_cache_holds_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = np.random.default_rng(0).standard_normal((75, 130)).astype(np.float32)
+    monkeypatch.setattr(networks, "_rows_in_cache", lambda x: 32 if x.shape[0] > 32 else 0)
+    values, positions = Tensor(x).sort()
+    assert_same(values, np.sort(x, 1))
+    assert_same(positions, x.argsort(1, kind="stable").astype(np.int32))
+
+
+def test_rows_that_a_cache_holds_fill_vectors() -> None:
+    assert networks._rows_in_cache(Tensor.empty(60, 1000, dtype="int32")) == 0
+    for rows, size in ((3000, 510), (900, 2201), (900, 30000)):
+        together = networks._rows_in_cache(Tensor.empty(rows, size, dtype="int32"))
+        assert together % 16 == 0 and together <= rows // 2
+    assert networks._rows_in_cache(Tensor.empty(3000, 10**7, dtype="int32")) == 0
 
 
 @pytest.mark.parametrize(

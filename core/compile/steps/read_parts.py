@@ -16,6 +16,7 @@ far as it reaches, with nothing behind that up to the size of the whole. So are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from math import prod
 from typing import Any
@@ -69,7 +70,11 @@ def parts_of(call: UOp) -> dict[UOp, UOp]:
                 wide = _part_with_gaps(call.src[1 + param.arg[0]], node)
                 gaps |= {} if wide is None or part is not None else {node: wide}
     if gaps and not any([node.op is Ops.PAD or node.op is Ops.SKEW for node in nodes]):
-        found |= {node: wide for node, wide in gaps.items() if _is_all_that_is_read(node, nodes)}
+        # of a memory of which a kernel reads nothing but a slice
+        readers = _readers(nodes)
+        found |= {
+            node: wide for node, wide in gaps.items() if readers[_below_shape(node.src[0])] == 1
+        }
     return found
 
 
@@ -79,15 +84,16 @@ def _below_shape(node: UOp) -> UOp:
     return node
 
 
-def _is_all_that_is_read(taken: UOp, nodes: Collection[UOp]) -> bool:
-    """Whether a kernel reads nothing of a memory but a slice."""
-    memory = _below_shape(taken.src[0])
-    readers = [
-        node
-        for node in nodes
-        if node.op is not Ops.RESHAPE and any([_below_shape(s) is memory for s in node.src])
-    ]
-    return readers == [taken]
+def _readers(nodes: Collection[UOp]) -> Counter[UOp]:
+    """Of each memory, how many nodes read it, in some shape."""
+    return Counter(
+        [
+            memory
+            for node in nodes
+            if node.op is not Ops.RESHAPE
+            for memory in set(map(_below_shape, node.src))
+        ]
+    )
 
 
 def _part(buffer: UOp, taken: UOp) -> UOp | None:

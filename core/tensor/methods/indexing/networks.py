@@ -3,15 +3,16 @@
 Owns: the networks (Batcher, Sorting networks and their applications, 1968, with all comparators in one direction), and which of their layers
 are one kernel. Does not own: what is compared (sorting.py).
 
-Short blocks are sorted by merge exchange in one kernel. A level makes sorted blocks of twice the length: its first layer compares each
-element with its mirror image in the block, each other layer with one half as far away as the layer before. Some layers in a row only
-ever compare 16 or 32 elements with each other: a kernel reads those, compares them in registers, and writes them. The elements beside
-them, other lines or neighbours, are lanes.
+Short blocks, of any size that registers hold, are sorted by merge exchange in one kernel. A level makes sorted blocks of twice the length:
+its first layer compares each element with its mirror image in the block, each other layer with one half as far away as the layer before, down
+to the short blocks. Those are bitonic then: they go up and down once, or would if their ends were joined. A kernel that holds a short block
+sorts it. Some other layers in a row only ever compare 16 elements with each other: a kernel reads those, compares them in registers, and
+writes them. The elements beside them, other lines or neighbours, are lanes.
 
-    level 3, n = 8:   0 1 2 3 4 5 6 7
-                      a b c d d c b a     compared: the smaller to the left
-                      a b a b c d c d
-                      a a b b c c d d
+    level 2, short blocks of 2:   0 1 2 3 4 5 6 7
+                                  a b c d d c b a     compared: the smaller to the left
+                                  a b a b c d c d
+                                  a a b b c c d d     the short blocks
 
 Fewer lines than lanes are cut into columns, which are lines until each of them is sorted.
 """
@@ -33,20 +34,18 @@ from proofgrad.core.tensor.methods.movement.room import shrunk
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime.device import Device
 
-# Levels of the first kernel: its elements are in registers, or near.
-TOGETHER = 4
-# Layers of each other kernel, at most.
+# Layers of a kernel, at most, but for those of short blocks.
 LAYERS = 4
 # Bytes of vectors that a core compares in one place, and whose bits it takes together in two (A. Fog, Instruction tables: Intel's AVX-512).
 COMPARED_IN_ONE_PLACE = 64
-# Elements of a whole row that one kernel sorts, all of them in registers or near.
-SHORT = 24
-# Levels before the last to which a length is rounded up at once, by less than a 16th of it.
-ROUNDED = 5
+# Elements of a whole row that one kernel sorts, and of a short block of machines with 16 registers: all of them are in registers, or near.
+SHORT, LEAST_SHORT = 24, 16
+# To read an element and to write it takes as long as so many comparators of vectors (both measured in a second cache).
+MOVED = 3
 # Side by side: as many as one vector has lanes, or two.
 LEAST_LINES = 16
-# Elements of lanes that are empty, which are sorted, too: so many take longer than another network, of few rows, and than Python needs to make it.
-WORTH_A_NETWORK = 1 << 16
+# Elements of lanes that are empty, which are sorted, too: so many take longer than the kernels of another network, of few rows.
+WORTH_A_NETWORK = 1 << 12
 # To rank so few elements takes less time than Python needs to make the graph of a network.
 RANKED_COMPARISONS = 1 << 17
 # What is read and written at once, in one piece if it begins at a multiple: a line of the cache, or the widest vector.
@@ -60,22 +59,19 @@ def sort_lines(x: _T) -> _T:
     if filled := _rows_of_whole_vectors(x):
         parts = x._cut(0, 0, filled), x._cut(0, filled, rows)
         return sort_lines(parts[0]).contiguous().cat(sort_lines(parts[1]).contiguous(), dim=0)
-    levels = (size - 1).bit_length()
-    # levels at the end for which a row is one line, and no longer columns
-    apart = _levels_apart(rows, size) if is_plain((rows,)) else 0
-    length = _length_of_lines(size, apart)
-    columns = _rounded(x, length).reshape((-1, length))
+    if together := _rows_in_cache(x):
+        chunks = [x._cut(0, k, min(k + together, rows)) for k in range(0, rows, together)]
+        first, *others = [sort_lines(chunk).contiguous() for chunk in chunks]
+        return first.cat(*others, dim=0)
+    blocks = _blocks(rows, size, _short(x))
+    columns = _rounded(x, blocks.short << blocks.levels).reshape((-1, blocks.length))
     count = columns.shape[0]
-    sorted_ = _side_by_side(columns)
-    if length <= SHORT:
-        sorted_ = _by_exchange(sorted_, length)
-    else:
-        sorted_ = _in_sorted_blocks(sorted_, levels - apart)
-    if not apart:
+    sorted_ = _in_sorted_blocks(_side_by_side(columns), blocks.short, blocks.levels - blocks.apart)
+    if not blocks.apart:
         return _as_rows(sorted_, count, size)
-    whole = _as_rows(sorted_, count, length).contiguous().reshape((rows, -1, 1))
-    for level in range(levels - apart + 1, levels + 1):
-        whole = _merged(_rounded(whole, 1 << level), level, True)
+    whole = _as_rows(sorted_, count, blocks.length).contiguous().reshape((rows, -1, 1))
+    for level in range(blocks.levels - blocks.apart + 1, blocks.levels + 1):
+        whole = _merged(whole, blocks.short, level, True)
     return whole.reshape((rows, -1))._cut(1, 0, size)
 
 
@@ -88,21 +84,58 @@ def _rows_of_whole_vectors(x: _T) -> int:
     return rows - rows % lanes if empty * size >= WORTH_A_NETWORK and 8 * empty > rows else 0
 
 
-def _levels_apart(rows: int, size: int) -> int:
-    """So many that the fewest elements are sorted, those beside the rows and behind them among them; of lanes that are not filled."""
-    most = max(0, (size - 1).bit_length() - 1)
-    few = [n for n in range(most + 1) if n == 0 or rows << n - 1 < LEAST_LINES]
+def _rows_in_cache(x: _T) -> int:
+    """How many rows second caches hold while kernel after kernel goes over them, where all are at least twice as many; else 0."""
+    (rows, size), target = x.shape, Device[x.device].target
+    if not is_plain((rows,)) or target.work_items:
+        return 0
+    blocks = _blocks(rows, size, _short(x))
+    row_bytes = 2 * (blocks.short << blocks.levels) * x.dtype.itemsize  # is read, and is written
+    most = target.threads * target.room_bytes // row_bytes
+    together = most - most % _lanes(x)
+    return together if LEAST_LINES <= together <= rows // 2 else 0
 
-    def sorted_elements(apart: int) -> int:
-        return -(-(rows << apart) // LEAST_LINES) * LEAST_LINES * _length_of_lines(size, apart)
 
-    return min(few, key=sorted_elements)
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Rows of short * 2**levels elements, each cut into 2**apart columns, which are lines until each of them is sorted."""
+
+    short: int
+    levels: int
+    apart: int
+
+    @property
+    def length(self) -> int:
+        """Elements of a line."""
+        return self.short << self.levels - self.apart
+
+    def cost(self, rows: int) -> int:
+        """Comparators, of the elements beside the rows and behind them too, and what takes as long."""
+        of_short = MOVED * self.short + len(_merge_exchange(self.short))
+        for level in range(1, self.levels + 1):
+            kernels = -(-level // LAYERS) + 1
+            of_short += MOVED * self.short * kernels + level * self.short // 2
+            of_short += len(_bitonic_sorter(self.short))
+        lines = -(-(rows << self.apart) // LEAST_LINES) * LEAST_LINES
+        return lines * of_short << self.levels - self.apart
 
 
-def _length_of_lines(size: int, apart: int) -> int:
-    """How long a line is, where a row is cut into 2**apart."""
-    levels = (size - 1).bit_length()
-    return 1 << levels - apart if apart else size + -size % (1 << max(0, levels - ROUNDED))
+@lru_cache(maxsize=1024)
+def _blocks(rows: Whole, size: int, most: int) -> _Blocks:
+    """How rows are cut into short blocks of at most so many elements, so that the least is read, written and compared."""
+    found = []
+    for short in [size] if size <= SHORT else range(1, most + 1):
+        levels = (-(-size // short) - 1).bit_length()
+        apart = levels if is_plain((rows,)) else 0
+        few = [n for n in range(apart + 1) if n == 0 or rows << n - 1 < LEAST_LINES]
+        found += [_Blocks(short, levels, n) for n in few]
+    known = rows if is_plain((rows,)) else LEAST_LINES
+    return min(found, key=lambda blocks: blocks.cost(known))
+
+
+def _short(x: _T) -> int:
+    """Elements of a short block, at most: three of four registers hold them."""
+    return max(LEAST_SHORT, Device[x.device].target.vector_registers * 3 // 4)
 
 
 def least_of_lines(x: _T, count: int) -> _T:
@@ -124,12 +157,14 @@ def least_of_lines(x: _T, count: int) -> _T:
         return least_of_lines(least_of_lines(parts, width).reshape((rows, -1)), count)
     if size <= 2 * width:
         return sort_lines(x)._cut(1, 0, count)
-    blocks = _in_sorted_blocks(_side_by_side(_rounded(x, width)), step)
+    short = min(width, LEAST_SHORT)
+    levels = (width // short).bit_length() - 1
+    blocks = _in_sorted_blocks(_side_by_side(_rounded(x, width)), short, levels)
     lanes = blocks.shape[2]
     while blocks.shape[1] > width:
         pairs = _rounded(blocks, 2 * width).reshape((-1, 2, width, lanes))
         least = pairs._cut(1, 0, 1).minimum(pairs._cut(1, 1, 2).flip(2))
-        blocks = _merged(least.reshape((1, -1, lanes)), step, False)
+        blocks = _merged(least.reshape((1, -1, lanes)), short, levels, False)
     return _as_rows(blocks, rows, count)
 
 
@@ -168,23 +203,22 @@ def _rounded(x: _T, multiple: int) -> _T:
     return x._pad_value(around, dtypes.max(x.dtype)) if rest else x
 
 
-def _in_sorted_blocks(x: _T, levels: int) -> _T:
-    """The middle axis in blocks of 2**levels, each of them sorted."""
-    first = min(levels, TOGETHER)
-    x = _by_exchange(_rounded(x, 1 << first), 1 << first)
-    for level in range(first + 1, levels + 1):
-        x = _merged(_rounded(x, 1 << level), level, True)
+def _in_sorted_blocks(x: _T, short: int, levels: int) -> _T:
+    """The middle axis in blocks of short * 2**levels, each of them sorted."""
+    x = _compared_in_blocks(x, short, _merge_exchange(short))
+    for level in range(1, levels + 1):
+        x = _merged(x, short, level, True)
     return x
 
 
-def _merged(x: _T, level: int, mirrored: bool) -> _T:
+def _merged(x: _T, short: int, level: int, mirrored: bool) -> _T:
     """The middle axis behind the layers of a level, whose first one compares mirror images, or does not."""
     high = level
     for count in _layers_of_kernels(level, Device[x.device].target.vector_registers):
         layers = _layers(count, mirrored and high == level)
-        x = _kernel(x, count, 1 << high - count, layers)
+        x = _kernel(x, count, short << high - count, layers)
         high -= count
-    return x
+    return _compared_in_blocks(x, short, _bitonic_sorter(short))
 
 
 def _layers_of_kernels(level: int, registers: int) -> list[int]:
@@ -192,6 +226,8 @@ def _layers_of_kernels(level: int, registers: int) -> list[int]:
 
     The first one takes what others leave, so that the others are the same for all levels.
     """
+    if not level:
+        return []
     kernels = -(-level // LAYERS)
     usual = LAYERS if registers >= 2 << LAYERS else LAYERS - 1
     first = min(LAYERS, level - usual * (kernels - 1))
@@ -218,10 +254,6 @@ def _kernel(x: _T, digits: int, apart: int, layers: Iterable[_Layer]) -> _T:
     Each digit of an element's number is an axis, so that the other one of a pair is itself with axes the other way round.
     """
     outer, size, lanes = x.shape
-    if apart * lanes == 1:  # neighbours in memory: beside them lie those of other blocks
-        blocks = x.reshape((-1, 1 << digits))
-        turned = _kernel(_side_by_side(blocks), digits, 1, layers)
-        return _as_rows(turned, *blocks.shape).contiguous().reshape(x.shape)
     view = (outer * size // (apart << digits), *[2] * digits, apart, lanes)
     first = [_is_first(axis, view) for axis in range(digits, 0, -1)]
     node, in_one_place = reshape_node(x._uop, view), _compares_in_one_place(x)
@@ -247,14 +279,18 @@ def _compared(one: UOp, other: UOp, in_one_place: bool) -> tuple[UOp, UOp]:
     return smaller, UOp(Ops.XOR, one.dtype, (UOp(Ops.XOR, one.dtype, (one, other)), smaller))
 
 
-def _by_exchange(x: _T, size: int) -> _T:
-    """The middle axis in blocks of any size, each of them sorted: all comparators are written out."""
+def _compared_in_blocks(x: _T, size: int, comparators: Iterable[tuple[int, int]]) -> _T:
+    """The middle axis in blocks of any size, whose elements are compared in this order: all comparators are written out."""
     outer, length, lanes = x.shape
+    if lanes == 1:  # neighbours in memory: beside them lie those of other blocks
+        blocks = x.reshape((-1, size))
+        turned = _compared_in_blocks(_side_by_side(blocks), size, comparators)
+        return _as_rows(turned, *blocks.shape).contiguous().reshape(x.shape)
     view = (outer * length // size, size, lanes)
-    node, (blocks, _, _) = reshape_node(x._uop, view), view
-    cuts = [((0, blocks), (k, k + 1), (0, lanes)) for k in range(size)]
+    node, (count, _, _) = reshape_node(x._uop, view), view
+    cuts = [((0, count), (k, k + 1), (0, lanes)) for k in range(size)]
     parts, in_one_place = [shrunk(node, cut) for cut in cuts], _compares_in_one_place(x)
-    for k, other in _merge_exchange(size):
+    for k, other in comparators:
         parts[k], parts[other] = _compared(parts[k], parts[other], in_one_place)
     stacked = _stacked([broadcast_node(part, view) for part in parts], 0, view)
     return x._with(stacked).contiguous().reshape(x.shape)
@@ -287,6 +323,25 @@ def _merge_exchange(size: int) -> tuple[tuple[int, int], ...]:
             apart, rest, until = until - step, step, until // 2
         step //= 2
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _bitonic_sorter(size: int) -> tuple[tuple[int, int], ...]:
+    """The comparators that sort so many elements if they are bitonic, in any turn of the circle.
+
+    Of p * m elements each p that lie m apart are sorted: then, of zeros and ones, whose ones are neighbours on the circle, all p blocks of m but
+    one are of one kind, in order, and that one is bitonic again.
+    """
+    ways = next((p for p in range(2, size) if size % p == 0), size)
+    apart = size // ways
+    if apart == 1:
+        return _merge_exchange(size)
+    columns = [
+        (k * apart + i, n * apart + i) for i in range(apart) for k, n in _merge_exchange(ways)
+    ]
+    block = _bitonic_sorter(apart)
+    rest = [(way * apart + k, way * apart + n) for way in range(ways) for k, n in block]
+    return (*columns, *rest)
 
 
 @lru_cache(maxsize=1024)
