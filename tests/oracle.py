@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,8 @@ def to_bytes(values: Array, dtype: DType) -> bytes:
     return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16).tobytes()
 
 
-def evaluate_tensor(root: UOp, buffers: Buffers) -> Array:
-    """The value of `root`; `buffers` gives the elements of each BUFFER node."""
+def evaluate_tensor(root: UOp, buffers: Buffers, arguments: Sequence[Array] = ()) -> Array:
+    """The value of `root`; `buffers` gives the elements of each BUFFER node, `arguments` the value of each PARAM of a body."""
     values: dict[UOp, Array] = {}
     with np.errstate(all="ignore"):
         for node in root.toposort(lambda n: n.op is not Ops.BUFFER):
@@ -53,6 +53,10 @@ def evaluate_tensor(root: UOp, buffers: Buffers) -> Array:
             if node.op is Ops.BUFFER:
                 found = buffers(node) if callable(buffers) else buffers[node]
                 values[node] = np.asarray(found).reshape(node.shape)
+            elif node.op is Ops.PARAM:
+                values[node] = arguments[node.arg[0]].reshape(node.shape)
+            elif node.op is Ops.APPLY:
+                values[node] = evaluate_tensor(node.arg, {}, [values[s] for s in node.src])
             else:
                 values[node] = _value(node, [values[s] for s in node.src])
             assert values[node].shape == node.shape, (node.op, values[node].shape, node.shape)

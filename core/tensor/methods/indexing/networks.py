@@ -46,7 +46,7 @@ MOVED = 3
 LEAST_LINES = 16
 # Elements of lanes that are empty, which are sorted, too: so many take longer than the kernels of another network, of few rows.
 WORTH_A_NETWORK = 1 << 12
-# To rank so few elements takes less time than Python needs to make the graph of a network.
+# To rank so few elements takes two or three kernels, which are made in a tenth of the time that those of a network take.
 RANKED_COMPARISONS = 1 << 17
 # What is read and written at once, in one piece if it begins at a multiple: a line of the cache, or the widest vector.
 LINE_BYTES = 64
@@ -60,9 +60,7 @@ def sort_lines(x: _T) -> _T:
         parts = x._cut(0, 0, filled), x._cut(0, filled, rows)
         return sort_lines(parts[0]).contiguous().cat(sort_lines(parts[1]).contiguous(), dim=0)
     if together := _rows_in_cache(x):
-        chunks = [x._cut(0, k, min(k + together, rows)) for k in range(0, rows, together)]
-        first, *others = [sort_lines(chunk).contiguous() for chunk in chunks]
-        return first.cat(*others, dim=0)
+        return _some_at_a_time(x, together)
     blocks = _blocks(rows, size, _short(x))
     columns = _rounded(x, blocks.short << blocks.levels).reshape((-1, blocks.length))
     count = columns.shape[0]
@@ -73,6 +71,17 @@ def sort_lines(x: _T) -> _T:
     for level in range(blocks.levels - blocks.apart + 1, blocks.levels + 1):
         whole = _merged(whole, blocks.short, level, True)
     return whole.reshape((rows, -1))._cut(1, 0, size)
+
+
+def _some_at_a_time(x: _T, together: int) -> _T:
+    """Each row in order, so many at a time; rows of zeros fill the last ones up, so that the kernels are the same."""
+    rows = x.shape[0]
+    empty = -rows % together
+    filled = x._pad_zeros([(0, empty), (0, 0)])
+    ends = range(together, rows + together, together)
+    parts = [sort_lines(filled._cut(0, end - together, end)).contiguous() for end in ends]
+    parts[-1] = parts[-1]._cut(0, 0, together - empty)
+    return parts[0].cat(*parts[1:], dim=0)
 
 
 def _rows_of_whole_vectors(x: _T) -> int:
@@ -92,8 +101,11 @@ def _rows_in_cache(x: _T) -> int:
     blocks = _blocks(rows, size, _short(x))
     row_bytes = 2 * (blocks.short << blocks.levels) * x.dtype.itemsize  # is read, and is written
     most = target.threads * target.room_bytes // row_bytes
-    together = most - most % _lanes(x)
-    return together if LEAST_LINES <= together <= rows // 2 else 0
+    lanes = _lanes(x)
+    if most < lanes or rows < 2 * most:
+        return 0
+    parts = -(-rows // (most - most % lanes))
+    return -(-rows // (parts * lanes)) * lanes
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,8 @@ class Sorting(Reduction):
         axis = resolve_axis(dim, self.ndim)
         if not self.ndim:
             return self._iota(1).reshape(())
-        if not self._is_ranked(self.shape[axis]):
-            return _positions_by_network(self.detach(), axis, bool(descending))
-        return self._keys_along(axis, descending)._positions_by_rank()._axis_from_last(axis)
+        is_ranked = self._is_ranked(self.shape[axis])
+        return _positions_in_order(self.detach(), axis, bool(descending), is_ranked)
 
     def _values_by_network(self, axis: int, descending: bool) -> Self:
         """The elements of an axis in order, without where they were: half as much goes through the comparators."""
@@ -223,10 +222,11 @@ class Sorting(Reduction):
 
 
 @made_once
-def _positions_by_network(x: _S, axis: int, descending: bool) -> _S:
-    """argsort of an axis by comparators."""
+def _positions_in_order(x: _S, axis: int, descending: bool, is_ranked: bool) -> _S:
+    """argsort of an axis."""
     keys = x._keys_along(axis, descending)
-    return keys._positions_by_network()._axis_from_last(axis)
+    found = keys._positions_by_rank() if is_ranked else keys._positions_by_network()
+    return found._axis_from_last(axis)
 
 
 @made_once
