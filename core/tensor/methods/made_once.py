@@ -33,7 +33,7 @@ def made_once(function: Callable[Concatenate[_T, _P], _T]) -> Callable[Concatena
     """
 
     @functools.wraps(function)
-    def applied(x: _T, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def applied(x: _T, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         node = x._uop
         if not is_plain(node.shape):
             return function(x, *args, **kwargs)
