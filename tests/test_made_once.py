@@ -7,6 +7,7 @@ import pytest
 
 from proofgrad import Tensor, TinyJit, Variable
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.text import read_uop, show_uop
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.bodies import value_of_body, without_bodies
 from proofgrad.core.tensor.methods.made_once import made_once
@@ -138,3 +139,8 @@ def test_sort_is_few_nodes_and_the_same_graph_each_time() -> None:
     assert len(value_of_body(applied).toposort()) > 300
     other = numbers(20, 700).realize().sort()[1]
     assert next(n for n in other._uop.toposort() if n.op is Ops.APPLY).arg is applied.arg
+
+
+def test_text_of_an_applied_body_is_read_again() -> None:
+    body = twice(numbers(2, 3))._uop.arg  # which holds others
+    assert read_uop(show_uop(body)) is body
