@@ -105,7 +105,7 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
 def least_cycles(tile: Tile, contraction: Contraction, target: Target) -> float:
     """What multipliers and load ports take: no more than `cycles_of_tiles`, and found sooner."""
     core = target.core
-    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    tiles = tiles_of(contraction, tile)
     busy = tile.rows * tile.vectors / core.multiply_adds_a_cycle
     if tile.lanes == 1:
         return tiles * busy * contraction.depth / lanes_of_sum(contraction, target)
