@@ -86,10 +86,12 @@ def test_long_sums_of_many_rows_are_summed_in_long_blocks_whose_columns_are_pack
         ((512, 1500, 1000), 0),
     ):
         assert block_of(matmul(*sizes, dtype=dtypes.float32)) == steps
-    body = summed(matmul(512, 8192, 1000, dtype=dtypes.float32), AVX512)[-1]
-    found = find_contraction(body, AVX512)
-    assert found is not None
-    assert packs_columns(*found, replace(AVX512, scratch_bytes=1 << 18))
+    large = replace(AVX512, scratch_bytes=1 << 18)
+    for transposed in ((False, False), (False, True)):
+        body = matmul(512, 8192, 1000, transposed, dtype=dtypes.float32)
+        found = find_contraction(summed(body, large)[-1], large)
+        assert found is not None
+        assert found[0].blocks and packs_columns(*found, large)
 
 
 @pytest.mark.heuristics

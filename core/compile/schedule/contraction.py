@@ -222,10 +222,7 @@ class Contraction:
     @cached_property
     def columns_lie_along_sum(self) -> bool:
         """Whether the columns' operand is memory of words that lies along the innermost loop of the sum."""
-        return (
-            not self.blocks
-            and self.steps_along_sum(self.column_factor) >= size_of(self.reduction.src[-1]) > 1
-        )
+        return self.steps_along_sum(self.column_factor) >= size_of(self.reduction.src[-1]) > 1
 
     def may_transpose(self, columns: int, target: Target) -> bool:
         """Whether an item may pack so many columns that lie along the sum: some steps are transposed in registers."""

@@ -228,14 +228,15 @@ def choose_reduction_block(
         return 0
     load = below_conversions(factor)
     lies_in_rows = load.op is LOAD and len(load.src[0].src) == 2
-    if not lies_in_rows or coefficient(load.src[0].src[1], contraction.columns) != 1:
+    lies_in_rows = lies_in_rows and coefficient(load.src[0].src[1], contraction.columns) == 1
+    if not lies_in_rows and not contraction.columns_lie_along_sum:
         return 0
     if override.reduction_block is not None:
         return _block(size_of(loops[0]), override.reduction_block, 1)
     rows = contraction.row_count
     if not _is_long(contraction, target):
         return 0
-    if rows > _most_rows(contraction, target):
+    if not lies_in_rows or rows > _most_rows(contraction, target):
         return _deep_block(contraction, target)
     pages = PAGES_OF_FEW * 2 ** max(0, ceil(log2(rows / FEW_ROWS)))
     at_most, at_least = [int(n * target.core.foreseen_pages) for n in (pages, LEAST_PAGES)]
