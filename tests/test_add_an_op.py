@@ -115,4 +115,4 @@ def test_the_operation_of_the_page_is_added_by_its_edits_alone(tmp_path: Path) -
 
     copy.edit("core/ir/evaluate.py", "float(round(x))", "float(round(x + 1))")
     status, told = copy.verify("--check")
-    assert status == 1 and "cotangent" in told and "1 problems in" in told
+    assert status == 1 and "cotangent" in told and "1 problem in" in told
