@@ -176,3 +176,11 @@ def _is_whole(config: pytest.Config) -> bool:
     chosen = [config.getoption(name) for name in ("keyword", "markexpr", "deselect", "ignore")]
     chosen += [config.getoption(name, None) for name in ("collectonly", "lf", "maxfail")]
     return bool(config.args == config.getini("testpaths")) and not any(chosen)
+
+
+@pytest.fixture(autouse=True)
+def gradients_of_torch_as_before() -> Iterator[None]:
+    """The peers of benchmarks switch them off for their process, which is that of the tests here."""
+    yield
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_grad_enabled(True)
