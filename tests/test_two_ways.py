@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proofgrad import Tensor
+from proofgrad import Context, Tensor, nn
+from proofgrad.backends.llvm import printer_state
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.two_ways import two_ways
@@ -133,3 +134,23 @@ def test_the_longer_way_may_be_either_operand(negated: bool) -> None:
     for k in range(30):
         exact = exact * values + k
     np.testing.assert_allclose(found, np.where(values > 2.5, exact, values**2 + 1), rtol=1e-5)
+
+
+def test_gradients_of_a_recurrent_layer_are_those_without_branches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A choice by the same condition stands inside of a longer way: of a slope of tanh behind a sigmoid."""
+    layer, given = nn.LSTM(4, 6), np.random.default_rng(2).normal(size=(2, 4)).astype(np.float32)
+    weights = [weight.requires_grad_() for weight in nn.state.get_parameters(layer)]
+
+    def gradients() -> list[bytes]:
+        x = Tensor(given, requires_grad=True)
+        found, (h, c) = layer(x)
+        slopes = (found.square().sum() + h.sum() + c.sum()).gradient(x, *weights)
+        Tensor.realize(found, h, c, *slopes)
+        return [bytes(slope.data()) for slope in slopes]
+
+    with Context(PLANS=0):
+        branched = gradients()
+        monkeypatch.setattr(printer_state, "two_ways", lambda linear: {})
+        assert gradients() == branched

@@ -84,7 +84,7 @@ def _own(
     stack = [choice.src[operand] for choice in choices]
     while stack:
         node = stack.pop()
-        if node in inside and node not in own and node.op in _PURE:
+        if node in inside and node not in own and node.op in _PURE and node not in choices:
             if all(
                 [n in own or (n in choices and _is_only(node, n, operand)) for n in users[node]]
             ):
