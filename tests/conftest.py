@@ -70,6 +70,8 @@ def process_as_before() -> Iterator[None]:
         os.environ.update(environment)
     os.chdir(folder)
     Device._chosen, Tensor.training = default, training
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_grad_enabled(True)  # its peers of benchmarks switch them off for the process
     library = compiler()._library
     if library is not None and library._added:
         library._added.clear()
@@ -176,11 +178,3 @@ def _is_whole(config: pytest.Config) -> bool:
     chosen = [config.getoption(name) for name in ("keyword", "markexpr", "deselect", "ignore")]
     chosen += [config.getoption(name, None) for name in ("collectonly", "lf", "maxfail")]
     return bool(config.args == config.getini("testpaths")) and not any(chosen)
-
-
-@pytest.fixture(autouse=True)
-def gradients_of_torch_as_before() -> Iterator[None]:
-    """The peers of benchmarks switch them off for their process, which is that of the tests here."""
-    yield
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_grad_enabled(True)
