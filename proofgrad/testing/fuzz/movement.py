@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,7 @@ def _unfold(d: Drawing) -> Drawn:
 def _rearrange(d: Drawing) -> Drawn:
     x = d.any(*ANY, rank=2)
     shape = d.value(x).shape
-    names = list("abcde"[: len(shape)])
+    names = list(ascii_lowercase[: len(shape)])
     right = names[:]
     d.random.shuffle(right)
     if d.random.random() < 0.5:
