@@ -419,3 +419,28 @@ def test_a_store_in_order_reads_only_where_it_writes() -> None:
     check_form(Form.KERNEL, program)
     with pytest.raises(FormError, match="combines"):
         check_form(Form.PROGRAM, store(one, loop, op=Ops.ADD))
+
+
+@pytest.mark.parametrize("what", ["masked_select", "nonzero", "x[i] = y", "x[i, j] = y"])
+def test_work_is_linear_in_the_elements(what: str) -> None:
+    rng = np.random.default_rng(8)
+    n, size = 5003, 3001
+    x, mask = rng.normal(size=n).astype(np.float32), rng.integers(0, 2, n).astype(bool)
+    GlobalCounters.reset()
+    if what == "masked_select":
+        found = Tensor(x).masked_select(Tensor(mask), size=size, fill_value=7)
+        want = np.full(size, 7, np.float32)
+        want[: mask.sum()] = x[mask]
+    elif what == "nonzero":
+        found = Tensor(mask).nonzero(size=size, fill_value=-1)
+        want = np.full((size, 1), -1)
+        want[: mask.sum()] = np.argwhere(mask)
+    else:
+        shape = (n,) if what == "x[i] = y" else (71, 47)
+        index = tuple(rng.integers(-side, side, n) for side in shape)  # some twice: the last counts
+        want = np.zeros(shape, np.float32)
+        found = Tensor(want)
+        want[index] = x
+        found[tuple(map(Tensor, index))] = Tensor(x)
+    assert np.array_equal(found.numpy(), want)
+    assert GlobalCounters.global_ops < 200 * n

@@ -101,6 +101,12 @@ def _note(tally: Tally, made: Program, outcome: Outcome, checker: Checker) -> No
     if outcome.status == "error" and fault in tally.scripts:
         tally.faults[fault] += 1
         return
+    first = outcome.detail.splitlines()[0][:150]
+    print(
+        f"{outcome.status}: {first} ({made.note}); looking for a smaller one",
+        file=sys.stderr,
+        flush=True,
+    )
     small, last = shrunk(made, outcome, checker.check)
     if outcome.status == "wrong":
         fault = (

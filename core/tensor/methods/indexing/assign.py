@@ -20,7 +20,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show, sizes
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Scalar, Whole
+from proofgrad.core.tensor.data.arguments import Scalar
 from proofgrad.core.tensor.data.errors import (
     ArgumentError,
     BroadcastError,
@@ -47,7 +47,7 @@ from proofgrad.core.tensor.methods.indexing.selection import (
     are_adjacent,
     broadcast_positions,
 )
-from proofgrad.core.tensor.methods.indexing.take import take
+from proofgrad.core.tensor.methods.indexing.take import is_position, last_true, take
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.recording import before_write
@@ -314,26 +314,18 @@ class Assignment(Selection):
         if not number:
             return self._uop
         positions = self._position_in_axes([part for _, part in pending], sizes, together)
-        written_by = self._writers(positions.flatten(), count)
+        last = last_true(is_position(positions.reshape((1, number)), 0, count))
         inner = [first + k for k in range(len(together))]
         outer = [k for k in range(len(node.shape)) if k not in inner]
         given = self._with(node).permute([*inner, *outer]).reshape((number, *kept))
-        chosen = take(given, 0, (written_by - 1).maximum(0))
-        hit = (written_by > 0).reshape((count, *[1] * len(kept)))
+        chosen = take(given, 0, last)
+        hit = (last >= 0).reshape((count, *[1] * len(kept)))
         order = [*axes, *rest]
         result = hit.where(chosen, self.permute(order).reshape((count, *kept)))
         back: Self = result.reshape((*sizes, *kept)).permute(
             [order.index(k) for k in range(self.ndim)]
         )
         return back._uop
-
-    def _writers(self, positions: Any, count: Whole) -> Any:
-        """For each of `count` positions the number, from 1, of the last element for it; 0: none."""
-        number = positions.numel()
-        own = self._iota(count, dtypes.int64)
-        serial = self._iota(number, dtypes.int64) + 1
-        hits = own.reshape(count, 1) == positions.reshape(1, number)
-        return hits.where(serial.reshape(1, number), 0).max(1)
 
     # -- in place ---------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
 from proofgrad.core.tensor.methods.indexing.selection import Selection
-from proofgrad.core.tensor.methods.indexing.take import is_position, take, take_along
+from proofgrad.core.tensor.methods.indexing.take import is_position, last_true, take, take_along
 
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
@@ -61,8 +61,7 @@ class Scatter(Selection):
         hits, values = self._hits_of_positions(axis, index, src)
         if not hits.shape[-1]:
             return self._value()
-        sources = self._iota(hits.shape[-1])
-        last = hits.where(sources, dtypes.min(sources.dtype)).max(-1)
+        last = last_true(hits)
         found = take_along(values, axis, last._axis_from_last(axis))
         return (last >= 0)._axis_from_last(axis).where(found, self)
 
@@ -128,10 +127,10 @@ class Scatter(Selection):
         return self._selected(whole.flatten(), size, fill_value)
 
     def _selected(self, mask: Self, size: Whole, fill_value: Scalar) -> Self:
-        """The elements of a flat mask, in `size` positions: position k has the one with k before it."""
-        count = mask.cumsum()
-        wanted = self._iota(size)
-        position = (count <= wanted.unsqueeze(-1)).sum(-1)
+        """The elements of a flat mask, in `size` positions: the k-th that is true goes to position k."""
+        wanted, sources = self._iota(size), self._iota(mask.shape[0])
+        goes_to = mask.where(mask.cumsum() - 1, size)
+        position = wanted.unsqueeze(-1).eq(goes_to).where(sources, 0).sum(-1)
         found = take(self.flatten(), 0, position)
         fill = self._with(UOp.const(self.dtype, fill_value))
         return (wanted < mask.sum()).where(found, fill)

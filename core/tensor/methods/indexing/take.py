@@ -58,6 +58,17 @@ def is_position(positions: _P, axis: int, size: int) -> _P:
     return named.eq(line.reshape((size,) + (1,) * after))
 
 
+def last_true(hits: _T) -> _T:
+    """The last position of the last axis that is true, as int32 or int64; the least integer where none is.
+
+    An extreme whose mask names an address: each true one goes there (core/compile/tactics/scatter.py).
+    """
+    number = hits.shape[-1]
+    largest = number if isinstance(number, int) else number.vmax
+    positions = hits._iota(number, dtypes.int64 if largest > 1 << 31 else dtypes.int32)
+    return hits.where(positions, dtypes.min(positions.dtype)).max(-1)
+
+
 def _one_of(x: _T, chosen: _T, axis: int) -> _T:
     """The element where `chosen`, which is true for at most one position of the axis, else 0.
 
