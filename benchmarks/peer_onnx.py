@@ -22,7 +22,9 @@ WITH_WEIGHTS = ("product", "batch", "turned_a", "turned_b", "convolution")
 
 
 def run_of(workload: Workload, framework: str) -> Run:
-    """A call on the arrays of the workload. Raises: NotImplementedError for what is no inference, ImportError."""
+    """A call on the arrays of the workload. Raises: NotImplementedError for what is no inference or asks for new memory, ImportError."""
+    if workload.is_fresh:
+        raise NotImplementedError("both keep the memory of results")
     given = arrays(workload)
     if workload.kind == "embedding":  # the table is the weight
         given = [given[1], given[0]]

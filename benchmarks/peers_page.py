@@ -159,7 +159,8 @@ Machine: {machine}. Versions: {versions} All float32.
 Each framework runs in a process of its own, in turn with the others; the least time counts, and the compiler is warm. A ratio above 1
 means that ours is faster. Ours are calls recorded by `TinyJit`, whose results use memory of earlier ones again; in lines with
 "fresh", ours gets new pages for each result, as torch, jax and numpy do in both. `onnxruntime` and `openvino` have weights (the second
-operand of products, filters, tables) as constants of their graphs, and compute in float32.
+operand of products, filters, tables) as constants of their graphs, compute in float32, and keep the memory of results, so that they are
+not asked in lines with "fresh".
 
 {limits}
 """
