@@ -267,3 +267,14 @@ def test_a_variable_is_a_number_wherever_a_tensor_may_stand() -> None:
     for size in (1, 2, 5, 9):
         x = Tensor([1, 2, size]).realize()
         assert scaled(x, Variable("n", 1, 9).bind(size)).tolist() == [size, 2 * size, size**2]
+
+
+def test_reduction_over_a_variable_in_vectors_and_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that a variable bounds is none of a prefix: its size is not known where registers are given out."""
+    monkeypatch.setenv("CHOICES", "tiled=off vectors=1x4 copies=0x2 buffered=off unroll=3")
+    rows = Variable("rows", 1, 13)
+    for height in (1, 5):
+        x = np.arange(3 * height, dtype=np.int32).reshape(height, 3)
+        for count in {1, height}:
+            found = Tensor(x)[: rows.bind(count)].mean(0, keepdim=True)
+            assert np.allclose(found.numpy(), x[:count].mean(0))

@@ -160,9 +160,10 @@ def _bound(comparison: UOp, truth: bool, own: UOp) -> _Bound | None:
     if len(others) != 1 or any([n.op not in _LINEAR for n in toposort((low, high)) if n.src]):
         return None
     (along,) = others
+    if not (is_fixed(along) and is_fixed(own)):
+        return None
     first, last = at_start(low), at_start(high)
-    sizes = [size_of(x) for x in (own, along)]
-    is_small = max(abs(first), abs(last), *sizes) < _MOST and is_fixed(along) and is_fixed(own)
+    is_small = max(abs(first), abs(last), size_of(own), size_of(along)) < _MOST
     of_own, of_along = [_difference(high, low, loop) for loop in (own, along)]
     if not is_small or of_own not in (-1, 1) or of_along not in (-1, 1):
         return None
