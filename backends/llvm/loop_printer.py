@@ -15,7 +15,7 @@ from proofgrad.backends.llvm.held import unroll_whole
 from proofgrad.backends.llvm.lanes_off import known_lanes
 from proofgrad.backends.llvm.loops import OpenLoop, phi
 from proofgrad.backends.llvm.printer_state import PrinterState
-from proofgrad.backends.llvm.skipping import parts_of_truths, settled
+from proofgrad.backends.llvm.skipping import at_last, parts_of_truths, settled
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.tiles import TILE, write_nothing
 from proofgrad.backends.llvm.written_out import AT_ONCE, Ahead, Turn
@@ -38,10 +38,16 @@ class LoopPrinter(PrinterState):
             node, end = nodes[position], position + 1
             if masks := self.unswitched.get(node):
                 end = _end_of_innermost(nodes, position)
-                self._write_twice(nodes[position:end], masks)
+                self._write_twice(nodes[position:end], masks, self._where_all(masks))
             elif (masks := self.peeled.get(node)) and node not in self.skipped:
                 end = _end_of_innermost(nodes, position)
                 self._write_peeled(nodes[position:end], masks)
+            elif (masks := self.growing.get(node)) and node not in self.skipped:
+                end = _end_of_innermost(nodes, position)
+                asked = tuple([at_last(mask, node) for mask in masks])
+                for truth in asked:
+                    self._term(truth)
+                self._write_twice(nodes[position:end], masks, self._where_all(asked))
             elif (inside := self.turns.get(node)) is not None:
                 self._write_turns(node, inside)
                 end += len(inside) + 1
@@ -88,10 +94,9 @@ class LoopPrinter(PrinterState):
             self._end_copies(ahead.parts)
         self.registers, self.positions = registers, positions
 
-    def _write_twice(self, loop: Sequence[UOp], masks: tuple[UOp, ...]) -> None:
-        """A loop where all masks hold, which are not asked there, or the same loop with them."""
+    def _write_twice(self, loop: Sequence[UOp], masks: tuple[UOp, ...], runs: str) -> None:
+        """A loop where all masks hold, as `runs` says, which are not asked there, or the same loop with them."""
         writer, label = self.writer, self.writer.fresh("unmasked")
-        runs = self._where_all(masks)
         registers, positions, current = (
             dict(self.registers),
             dict(self.positions),
@@ -99,10 +104,10 @@ class LoopPrinter(PrinterState):
         )
         writer.do(f"br i1 {runs}, label %{label}, label %{label}.else")
         writer.begin_block(label)
-        for truth in settled(parts_of_truths(masks), self.linear.src):
+        for truth in (known := settled(parts_of_truths(masks), self.linear.src)):
             self.registers[truth] = literal(True, truth.dtype)
         skipped, self.skipped = self.skipped, {}  # nothing is left to ask
-        ends = [self._written_to(loop, label)]
+        ends = [self._written_to([n for n in loop if n not in known], label)]
         self.skipped = skipped
         self.registers, self.positions, self.current = dict(registers), dict(positions), current
         writer.begin_block(f"{label}.else")

@@ -21,7 +21,7 @@ from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.peeling import peeled
 from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.register_transpose import transposed_stores, unread_vectors
-from proofgrad.backends.llvm.skipping import skipped, unswitched
+from proofgrad.backends.llvm.skipping import growing_masks, skipped, unswitched
 from proofgrad.backends.llvm.text import literal
 from proofgrad.backends.llvm.tiles import tiles_of
 from proofgrad.backends.llvm.transposed_loads import TransposedLoad, transposed_loads
@@ -81,6 +81,7 @@ class PrinterState(ABC):
         self.unswitched = unswitched(linear, self.skipped)
         is_peeled = not dialect.target.work_items
         self.peeled = peeled(linear) if is_peeled else {}
+        self.growing = growing_masks(linear) if is_peeled else {}
         self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written
         self.known_masks: dict[tuple[UOp, ...], tuple[bool | None, ...]] = {}  # in that iteration
         self.ways = two_ways(linear)

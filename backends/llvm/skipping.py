@@ -7,17 +7,25 @@ begins, as whether a row of a window lies inside of an image, the loop need not 
 entered. Where masks hold on all lanes, as inside of an image they do for all but its borders, a choice under a mask is its
 first value: loop unswitching, one loop for where all hold and one for the rest. A choice costs two instructions beside
 the one that multiplies and adds (x86 without AVX-512), so most of a padded convolution's gradient takes a third of the time.
+
+A mask that grows with the loop, as whether a step of a sum in blocks is one of the last block, holds in all iterations if in the last:
+
+    for i < n: f(i) if 32 * o + i < size   =   if 32 * o + n - 1 < size: for i < n: f(i);   else: for i < n: f(i) if 32 * o + i < size
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proofgrad.core.compile.nests.loops import is_fixed, size_of
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.ir.op_names import AND, BROADCAST, CONST, END, RANGE, STORE, UPDATE
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, counters_in
 
 Truths = frozenset[UOp]
+# Nodes of a body that is written twice for masks that are no choices: LLVM takes twice as long for it.
+MOST_NODES = 600
 
 
 def skipped(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
@@ -65,6 +73,39 @@ def unswitched(
         else:
             inside.append(node)
     return found
+
+
+def growing_masks(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
+    """The innermost loops of sums with masks that hold in all iterations if they hold in the last, which other loops decide; those masks."""
+    found: dict[UOp, tuple[UOp, ...]] = {}
+    loop: UOp | None = None
+    inside: list[UOp] = []
+    for node in linear.src:
+        if node.op is RANGE:
+            loop, inside = node, []
+        elif node.op is END:
+            if node.src[0] is loop and _is_sum(inside) and len(inside) <= MOST_NODES:
+                if masks := tuple([n for n in inside if _grows(n, loop)]):
+                    found[loop] = masks
+            loop, inside = None, []
+        else:
+            inside.append(node)
+    return found
+
+
+def _grows(node: UOp, loop: UOp) -> bool:
+    """Whether a node is `term < limit`, numbers of which the first grows with the loop and changes with others. They never wrap (steps/narrow.py)."""
+    if node.op is not Ops.CMPLT or node.dtype.lanes > 1 or node.src[0].dtype.is_float:
+        return False
+    term, limit = node.src
+    step, others = coefficient(term, loop), counters_in(node) - {loop}
+    is_plain = is_fixed(loop) and size_of(loop) > 1 and loop not in counters_in(limit)
+    return is_plain and bool(others) and step is not None and step > 0
+
+
+def at_last(mask: UOp, loop: UOp) -> UOp:
+    """A mask in the last iteration of a loop."""
+    return mask.substitute({loop: loop.const_like(size_of(loop) - 1)})
 
 
 def _is_sum(body: list[UOp]) -> bool:

@@ -170,12 +170,17 @@ class Contraction:
     @cached_property
     def growth_of_rows(self) -> float:
         """How many times longer than their operand a table of the rows is."""
-        return growth(self.row_factor)
+        return self._growth(self.row_factor)
 
     @cached_property
     def growth_of_columns(self) -> float:
         """How many times longer than their operand a table of the columns is."""
-        return growth(self.column_factor)
+        return self._growth(self.column_factor)
+
+    def _growth(self, factor: UOp) -> float:
+        """Of a sum in blocks that what the last has beyond the end of the sum is no part of: no window."""
+        times, blocks = growth(factor), prod(size_of(loop) for loop in self.blocks)
+        return min(times, 1.0) if blocks > 1 and times * (blocks - 1) < blocks else times
 
     @cached_property
     def columns_at_once(self) -> int:
@@ -252,6 +257,11 @@ class Contraction:
         is_long = size_of(loop) * self.itemsize >= LONG_ROW_BYTES
         is_asked_for = bool(self.blocks) or (is_long and self.rows_lie_along_depth)
         return is_asked_for or 0 < self.window_step < MOST_STEPS
+
+    @cached_property
+    def rows_are_of_a_matrix(self) -> bool:
+        """Whether rows lie side by side, and are no windows, which overlap."""
+        return self.rows_lie_side_by_side and self.growth_of_rows <= 1
 
     @cached_property
     def rows_lie_side_by_side(self) -> bool:

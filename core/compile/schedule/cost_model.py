@@ -303,9 +303,15 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
         return lines * cache.line_bytes / core.cache_bytes_a_cycle  # each step takes each line anew
     if is_far and nbytes > target.cache_bytes:
         return lines * core.memory_line_cycles
-    return lines * (
-        cache.line_bytes / core.cache_bytes_a_cycle if is_far else 1 / core.loads_a_cycle
-    )
+    if not is_far:
+        return lines / core.loads_a_cycle
+    cycles = cache.line_bytes / core.cache_bytes_a_cycle
+    if contraction.rows_are_of_a_matrix:  # they begin anywhere in a line, and each step, or each few, goes to another page
+        lines += (tile.rows - 1) % elements / elements
+        width = contraction.row_count * contraction.itemsize
+        is_long = nbytes > _known_bytes(target)
+        cycles += is_long * SHOWN * TRANSLATION_CYCLES * min(1.0, width / target.page_bytes)
+    return lines * cycles
 
 
 def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
@@ -332,8 +338,7 @@ def readers_worth_a_table(contraction: Contraction, target: Target) -> int:
     So it is where each step of the sum goes to another page of a matrix that does not stay in the second cache; one of a batch may.
     """
     nbytes = contraction.rows_at_once * contraction.itemsize
-    is_matrix = contraction.rows_lie_side_by_side and contraction.growth_of_rows <= 1
-    return 2 if is_matrix and nbytes > target.cache_bytes else WORTH_A_TABLE
+    return 2 if contraction.rows_are_of_a_matrix and nbytes > target.cache_bytes else WORTH_A_TABLE
 
 
 def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, target: Target) -> float:
