@@ -306,11 +306,11 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
     if not is_far:
         return lines / core.loads_a_cycle
     cycles = cache.line_bytes / core.cache_bytes_a_cycle
-    if contraction.rows_are_of_a_matrix:  # they begin anywhere in a line, and each step, or each few, goes to another page
+    if contraction.rows_are_of_a_matrix and nbytes > _known_bytes(target):
+        # They begin anywhere in a line, and each step, or each few, goes to another page.
         lines += (tile.rows - 1) % elements / elements
         width = contraction.row_count * contraction.itemsize
-        is_long = nbytes > _known_bytes(target)
-        cycles += is_long * SHOWN * TRANSLATION_CYCLES * min(1.0, width / target.page_bytes)
+        cycles += SHOWN * TRANSLATION_CYCLES * min(1.0, width / target.page_bytes)
     return lines * cycles
 
 

@@ -53,11 +53,10 @@ FEWEST_BLOCKS = 4
 # Pages that the second buffer of translations has (1536 or 2048 since Skylake, 2048 and more since Zen 2).
 TRANSLATED_LATER = 2048
 # Of a matrix in no more pages, whose lines do not push each other out of the second cache, so many times fewer rows are multiplied in
-# blocks, for any order is as fast; and of one whose vectors lie across lines. Of one with more rows than those pages half as many rows
-# again are (measured).
-NEAR, ACROSS_LINES, FAR = 4, 2.5, 1.5
-# Of a near matrix of fewer second caches, whose rows are whole lines, none: blocks take a tenth to a quarter more (measured: 6 to 34 rows).
-NEAR_CACHES = 2
+# blocks, for any order is as fast; if it is shorter than so many of these caches, none where its rows are whole lines. Of one whose vectors lie
+# across lines fewer, too, but for those that are neither short nor far. Of one with more rows than those pages half as many rows again are
+# (measured: 300 matrices by 5 to 60 rows).
+NEAR, NEAR_CACHES, ACROSS_LINES, FAR = 4, 2, 2.5, 1.5
 # Columns of a tile that a block's steps are packed of, in vectors, and in how many parts of half of the second cache (measured: 1000 steps are
 # faster than 500 or 250, of 5000 and more, and of 4000 where rows lie so far apart that they push each other out; of fewer, tables are).
 WIDE_VECTORS, SHARE_OF_ROOM = 4, 4
@@ -281,9 +280,10 @@ def _most_rows(contraction: Contraction, target: Target) -> float:
         return FAR * most
     in_lines = row_bytes > 0 and row_bytes % target.first_cache.line_bytes == 0
     if is_near and contraction.depth <= lines_that_stay(row_bytes, target):
-        if in_lines and _column_bytes(contraction) < NEAR_CACHES * target.cache_bytes:
-            return 0
         most = most // NEAR
+        if _column_bytes(contraction) >= NEAR_CACHES * target.cache_bytes:
+            return most
+        return 0 if in_lines else most / ACROSS_LINES
     return most if in_lines else most / ACROSS_LINES
 
 
