@@ -21,7 +21,7 @@ from test_tiles import AVX512, matmul
 from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.skipping import skipped, unswitched
+from proofgrad.backends.llvm.skipping import growing_masks, skipped, unswitched
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
@@ -198,6 +198,39 @@ def test_a_loop_whose_masks_hold_on_all_lanes_chooses_nothing() -> None:
     choices = r"select <\d+ x i1> %"
     assert not re.findall(choices, whole) and re.findall(choices, rest)
     assert whole.count("@llvm.fma") == rest.count("@llvm.fma") > 0
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("depth", [1021, 1022])
+def test_a_mask_that_grows_is_asked_once_before_its_loop(depth: int) -> None:
+    """Whether a step of a sum in blocks of 32 is beyond the end: only of the last block some are."""
+    linear = linear_of(matmul(9, depth, 1001, dtype=dtypes.float32))
+    ((loop, masks),) = growing_masks(linear).items()
+    assert loop.arg[1] is AxisRole.REDUCE and masks
+    text = emit(linear, "kernel", Dialect()).text
+    whole, rest = text.split("\nunmasked0:\n")[1].split("\nunmasked0.else:\n")
+    rest = rest.split("\nunmasked0.end:\n")[0]
+    assert whole.count("icmp slt") == 0 < rest.count("icmp slt")
+    assert whole.count("@llvm.fma") == rest.count("@llvm.fma") > 0
+
+
+@pytest.mark.parametrize(("step", "grows"), [(1 << 28, True), (1 << 29, False), (-1, False)])
+def test_a_mask_of_numbers_that_wrap_does_not_grow(step: int, grows: bool) -> None:
+    """7 * 2**29 is no int32: what the last iteration says of such a number, it says of no other."""
+
+    def number(value: int) -> UOp:
+        return UOp(Ops.CONST, dtypes.int32, (), value)
+
+    outer, loop = [UOp(Ops.RANGE, dtypes.int32, (number(8),), (k, AxisRole.REDUCE)) for k in (0, 1)]
+    start, total = number(0), UOp(Ops.ACCUMULATOR, dtypes.int32, (number(0),), (0,))
+    scaled = loop * number(step)
+    term = scaled + outer
+    mask = term < number(50)
+    value = mask.where(outer, start)
+    update = UOp(Ops.UPDATE, dtypes.int32, (total, total + value))
+    ends = [UOp(Ops.END, dtypes.void, (x,)) for x in (loop, outer)]
+    made = linear([outer, total, loop, scaled, term, mask, value, update, *ends])
+    assert bool(growing_masks(made)) == grows
 
 
 def test_a_loop_without_a_mask_is_written_once() -> None:

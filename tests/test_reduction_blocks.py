@@ -21,6 +21,7 @@ from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule import operands
 from proofgrad.core.compile.schedule import reduction_blocks as long_rows
 from proofgrad.core.compile.schedule.contraction import tiles_along
+from proofgrad.core.compile.schedule.cost_model import cycles_across_lines
 from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.tiles import choose_blocks, find_contraction
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -62,7 +63,8 @@ def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> No
     assert block_of(matmul(64, 1024, 1024, dtype=dtypes.float32)) == 64
     assert block_of(matmul(16, 1024, 1024, dtype=dtypes.float32)) == 32
     assert block_of(matmul(64, 1000, 1024, dtype=dtypes.float32)) == 50
-    assert block_of(matmul(12, 1024, 1001, dtype=dtypes.float32)) == 32
+    assert block_of(matmul(32, 1100, 1001, dtype=dtypes.float32)) == 25
+    assert block_of(matmul(12, 512, 705, dtype=dtypes.float32)) == 32
     assert block_of(matmul(16, 1021, 1024, dtype=dtypes.float32)) == 32  # the last has a mask
     more = matmul(256, 1024, 1024, dtype=dtypes.float32)
     assert block_of(more) == 0 and block_of(more, Schedule(reduction_block=16)) == 16
@@ -70,12 +72,26 @@ def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> No
     for other in (
         matmul(32, 512, 64, dtype=dtypes.float32),  # lies in pages that are at hand
         matmul(8, 512, 256, dtype=dtypes.float32),  # one tile reads it, from the cache
-        matmul(32, 1024, 1001, dtype=dtypes.float32),  # vectors lie across lines
+        matmul(40, 1100, 1001, dtype=dtypes.float32),  # no longer few rows
+        matmul(24, 512, 704, dtype=dtypes.float32),  # hardly longer than the second cache
+        matmul(24, 512, 705, dtype=dtypes.float32),  # and vectors lie across lines
         matmul(32, 83, 16411, dtype=dtypes.float32),  # three blocks, one of which has a mask
         matmul(32, 1024, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart
         matmul(32, 1024, 1024, dtype=dtypes.float16),  # memory would round the sums
     ):
         assert block_of(other) == 0
+
+
+def test_what_the_last_block_has_beyond_the_end_of_a_sum_is_no_window() -> None:
+    """As such it would cost nothing that vectors lie across lines."""
+    for depth in (1024, 1021):
+        found = find_contraction(
+            summed(matmul(9, depth, 1001, dtype=dtypes.float32), AVX512)[-1], AVX512
+        )
+        assert found is not None and found[0].blocks
+        assert (
+            found[0].growth_of_columns <= 1 and cycles_across_lines(found[1], found[0], AVX512) > 0
+        )
 
 
 @pytest.mark.heuristics

@@ -153,3 +153,13 @@ def test_windows_share_what_steps_read_that_run_at_once() -> None:
     ways = contractions(simplified_body(call.src[0]), AUTOMATIC, ONE_THREAD)
     depths = {way.window_step: choose_depth(way, Tile(13, 2, 16)) for way in ways}
     assert depths[1] == 4 and {depths[step] for step in depths if step != 1} <= {1}
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("sizes", [(31, 908, 484), (46, 384, 998), (93, 2976, 171)])
+def test_rows_of_a_tile_are_not_of_a_matrix_each_step_of_which_is_in_another_page(
+    sizes: tuple[int, int, int],
+) -> None:
+    """The elements of a step begin anywhere in a line, which comes from the second cache."""
+    found = find_contraction(simplified(*sizes), ONE_THREAD)
+    assert found is not None and found[0].rows_lie_along_depth

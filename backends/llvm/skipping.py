@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
-from proofgrad.core.compile.nests.strides import coefficient
-from proofgrad.core.ir.op_names import AND, BROADCAST, CONST, END, RANGE, STORE, UPDATE
+from proofgrad.core.compile.nests.strides import at_start, coefficient
+from proofgrad.core.ir.op_names import ADD, AND, BROADCAST, CONST, END, MUL, RANGE, STORE, UPDATE
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, counters_in
+from proofgrad.core.ir.uop import UOp, counters_in, toposort
 
 Truths = frozenset[UOp]
 # Nodes of a body that is written twice for masks that are no choices: LLVM takes twice as long for it.
@@ -94,13 +94,30 @@ def growing_masks(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
 
 
 def _grows(node: UOp, loop: UOp) -> bool:
-    """Whether a node is `term < limit`, numbers of which the first grows with the loop and changes with others. They never wrap (steps/narrow.py)."""
+    """Whether a node is `term < limit`, numbers of which the first alone grows with the loop, and changes with others."""
     if node.op is not Ops.CMPLT or node.dtype.lanes > 1 or node.src[0].dtype.is_float:
         return False
     term, limit = node.src
-    step, others = coefficient(term, loop), counters_in(node) - {loop}
-    is_plain = is_fixed(loop) and size_of(loop) > 1 and loop not in counters_in(limit)
-    return is_plain and bool(others) and step is not None and step > 0
+    is_known = size_of(loop) > 1 if is_fixed(loop) else False
+    if not is_known or loop in counters_in(limit) or counters_in(node) <= {loop}:
+        return False
+    return (coefficient(term, loop) or 0) > 0 and _never_wraps(term) and _never_wraps(limit)
+
+
+def _never_wraps(term: UOp) -> bool:
+    """Whether a term is a sum of multiples of loops, none of whose values is beyond those of its type."""
+    loops = counters_in(term)
+    steps = [coefficient(term, loop) for loop in loops if is_fixed(loop)]
+    is_line = all([node.op in _LINEAR for node in toposort((term,))])
+    if not is_line or None in steps or len(steps) < len(loops):
+        return False
+    far = [(step or 0) * (size_of(loop) - 1) for step, loop in zip(steps, loops, strict=True)]
+    start, bits, half = at_start(term), term.dtype.bits, not term.dtype.is_unsigned
+    low, high = start + sum([x for x in far if x < 0]), start + sum([x for x in far if x > 0])
+    return -(half << bits - 1) <= low and high < 1 << bits - half
+
+
+_LINEAR = frozenset({ADD, MUL, CONST, RANGE})
 
 
 def at_last(mask: UOp, loop: UOp) -> UOp:

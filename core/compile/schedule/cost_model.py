@@ -298,6 +298,8 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
         lines /= min(elements, tile.rows)
     # From where they lie, which nothing foresees; windows, which overlap, are read again, from the first cache.
     is_far = read * contraction.growth_of_rows < 2 and not contraction.rows_lie_along_depth
+    if contraction.rows_are_of_a_matrix:  # where the next tile finds them in the second cache, too
+        is_far |= contraction.depth * lines * cache.line_bytes > target.near_bytes
     nbytes = table_elements(contraction.row_factor) * contraction.reduction.dtype.itemsize
     if contraction.rows_lie_along_depth and not lie_near(contraction, tile, cache, part=1):
         return lines * cache.line_bytes / core.cache_bytes_a_cycle  # each step takes each line anew

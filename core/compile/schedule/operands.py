@@ -280,10 +280,10 @@ def _most_rows(contraction: Contraction, target: Target) -> float:
         return FAR * most
     in_lines = row_bytes > 0 and row_bytes % target.first_cache.line_bytes == 0
     if is_near and contraction.depth <= lines_that_stay(row_bytes, target):
-        most = most // NEAR
-        if _column_bytes(contraction) >= NEAR_CACHES * target.cache_bytes:
-            return most
-        return 0 if in_lines else most / ACROSS_LINES
+        most, nbytes = most // NEAR, _column_bytes(contraction)
+        is_short = nbytes < NEAR_CACHES * target.cache_bytes
+        if in_lines or not (is_short or 2 * nbytes < TRANSLATED_LATER * target.page_bytes):
+            return 0 if is_short else most
     return most if in_lines else most / ACROSS_LINES
 
 
