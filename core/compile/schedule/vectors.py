@@ -1,7 +1,7 @@
-"""Which loops of a kernel without a tile run as vectors, and what runs side by side.
+"""Which loops of a kernel without a tile run as vectors, and how many vectors at once.
 
-Owns: the choice, a heuristic, which can make a kernel slow and never wrong. Does not own: the steps that apply it
-(axes.py), the tile of a contraction (tiles.py).
+Owns: the choice, a heuristic, which can make a kernel slow and never wrong. Does not own: copies (copies.py), the steps that apply
+both (axes.py), the tile of a contraction (tiles.py).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from proofgrad.core.compile.nests.loops import (
 )
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
+from proofgrad.core.compile.schedule.copies import (
+    Nest,
+    choose_copies,
+    loops_around_kept,
+    side_by_side,
+)
 from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
-from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.schedule.threads import part_of_thread
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# Accumulators held at once by an unrolled reduction; more would spill.
-MOST_COPIES = 8
-# Values that a loop chooses among, when all are written out.
-MOST_CHOSEN = 64
 # So many reads of each element that a copy in another order pays: it costs as much as reading in that order once.
 # A copy that does not stay in the second cache is written to memory and read from there: twice that.
 WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
@@ -39,6 +39,9 @@ WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
 LEAST_LANES = 4
 # Several vectors at once pay where no more than one in so many elements is beyond the end, and masked.
 WORTH_A_REST = 8
+# So many vectors of elements are written out, where that is a row, or where their lanes are gathered (measured: a transpose takes 0.6 to 1
+# times as long, rows of an exponential 0.9).
+ELEMENTS_AT_ONCE = 4
 # Drivers compile the text of kernels of work items, and take as much longer as it is; an exponential is 30 lines.
 MOST_COSTLY_AT_ONCE = 2
 # A vector with a mask, in a loop of a reduction, takes so many times as long as another one (measured).
@@ -53,23 +56,13 @@ MOST_LOADS = 256
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Run `loop` in groups of `lanes`; so many accesses would take their lanes one by one."""
+    """Run `loop` in groups of `lanes`; so many accesses would take their lanes one by one, of them so many stores."""
 
     loop: UOp
     lanes: int
     gathers: int
+    scatters: int = 0
     at_once: int | None = None  # by an override
-
-
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """How long loops are, when threads share one of them beforehand."""
-
-    shared: UOp | None
-    target: Target
-
-    def of(self, loop: UOp) -> int:
-        return part_of_thread(loop, self.target) if loop is self.shared else size_of(loop)
 
 
 def choose_vectors(
@@ -83,29 +76,22 @@ def choose_vectors(
     """
     if target.vector_bytes == 0 or override.vectors == ():
         return (), NO_COPIES
-    free, sizes = loops_below(kernel), _Sizes(shared, target)
-    if (in_digits := _in_digits(kernel, target, override, free)) is not None:
+    free = loops_below(kernel)
+    nest = Nest(kernel, free, looped_reductions(kernel, free, override.unroll), shared, target)
+    if (in_digits := _in_digits(nest, override)) is not None:
         return in_digits
-    chosen = _independent(_candidates(kernel, target, override, free, sizes), free)
+    chosen = _independent(_candidates(nest, override), free)
+    of_results = [one for one in chosen if _reduces(nest, one) and nest.is_of_results(one.loop)]
+    at_once = max([_at_once(one, nest, NO_COPIES) for one in of_results], default=1)
     loops = [one.loop for one in chosen]
-    copies = _copies(kernel, loops, override, free, sizes) if chosen else NO_COPIES
-    looped = looped_reductions(kernel, free, override.unroll)
-    made = []
-    for one in chosen:
-        reduces = any([one.loop in free[n.src[0]] for n in looped])
-        at_once = _at_once(one, reduces, sizes.of(one.loop), target, copies, free)
-        made.append(Vectors(one.loop.arg[0], one.lanes, at_once))
+    copies = choose_copies(nest, loops, at_once, override) if chosen else NO_COPIES
+    made = [Vectors(x.loop.arg[0], x.lanes, _at_once(x, nest, copies)) for x in chosen]
     return tuple(made), copies
 
 
-def _candidates(
-    kernel: UOp,
-    target: Target,
-    override: Schedule,
-    free: Mapping[UOp, frozenset[UOp]],
-    sizes: _Sizes,
-) -> list[_Candidate]:
+def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
     """The loops of the override, or all that pay, the best first."""
+    kernel, target, free = nest.kernel, nest.target, nest.free
     nodes, loops = list(free), _contiguous_first(kernel)
     around_kept = loops_around_kept(free)
     loops = [loop for loop in loops if loop not in around_kept]
@@ -114,7 +100,9 @@ def _candidates(
         known = {loop.arg[0]: loop for loop in (*loops, *output_loops(kernel))}
         named = [(known[v.loop], v) for v in wanted if v.loop in known]
         return [
-            _Candidate(x, v.lanes, 0, v.at_once) for x, v in named if 1 < v.lanes < 2 * sizes.of(x)
+            _Candidate(x, v.lanes, 0, at_once=v.at_once)
+            for x, v in named
+            if 1 < v.lanes < 2 * nest.size(x)
         ]
     widest = max((n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)),
                  key=lambda d: d.itemsize, default=kernel.src[0].src[1].dtype)  # fmt: skip
@@ -123,8 +111,8 @@ def _candidates(
         return []
     at_once = wanted[0].at_once if wanted else None
     accesses = [n.src[0].src[1] for n in nodes if n.op in (Ops.LOAD, Ops.STORE)]
+    stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
     found, keeps = [], any([n.op is Ops.LOCAL_BUFFER for n in nodes])
-    looped = looped_reductions(kernel, free, override.unroll)
     for loop in loops:
         steps = [coefficient(index, loop) for index in accesses]
         gathers = sum(step not in (0, 1) for step in steps)
@@ -132,27 +120,26 @@ def _candidates(
             gathers -= len(_read_in_steps(kernel, [loop], target))
         # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). The
         # last step of a reduction asks for its mask again, which beside an exponential is little.
-        again = any([loop in free[n.src[0]] for n in looped])
+        again = any([loop in free[n.src[0]] for n in nest.looped])
         again = again and not _is_costly_along(loop, free)
         is_filled = gathers or keeps
         rests: float | None = MASKED_AGAIN if again or is_filled else 1
         if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
             rests = None
-        fitting = _fitting_lanes(sizes.of(loop), lanes, rests)
+        fitting = _fitting_lanes(nest.size(loop), lanes, rests)
         # Lanes filled one by one cost more than they save.
         if fitting is not None and gathers <= steps.count(1):
-            found.append(_Candidate(loop, fitting, gathers, at_once))
-    return sorted(found, key=lambda one: (one.gathers, -one.lanes))
+            scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
+            found.append(_Candidate(loop, fitting, gathers, scatters, at_once))
+    return sorted(found, key=lambda one: (one.gathers, one.scatters, -one.lanes))
 
 
-def _in_digits(
-    kernel: UOp, target: Target, override: Schedule, free: Mapping[UOp, frozenset[UOp]]
-) -> tuple[tuple[Vectors, ...], Copies] | None:
+def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Copies] | None:
     """Vectors along a loop that indexes divide by a small number, one for each remainder side by side.
 
     What interleaves parts, as the phases of a transposed convolution, reads each of them in order then.
     """
-    outputs = output_loops(kernel)
+    outputs, free = output_loops(nest.kernel), nest.free
     if not outputs or any([n.op in (Ops.REDUCE, Ops.LOCAL_BUFFER) for n in free]):
         return None
     loop = outputs[-1]
@@ -161,7 +148,7 @@ def _in_digits(
     if len(steps) != 1 or not types or loop.arg[1] is not AxisRole.LOOP or not is_fixed(loop):
         return None
     (step,), widest = steps, max(types, key=lambda dtype: dtype.itemsize)
-    most = target.lanes(widest)
+    most = nest.target.lanes(widest)
     lanes = _fitting_lanes(-(-size_of(loop) // step), most, rests=1)
     if lanes is None or not 1 < step <= LARGEST_STEP:
         return None
@@ -217,51 +204,57 @@ def _independent(
     return chosen
 
 
-def loops_around_kept(free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
-    """The loops that change what is kept: one run of them at a time has the memory for it."""
-    return frozenset().union(*[loops for n, loops in free.items() if n.op is Ops.LOCAL_BUFFER])
+def _reduces(nest: Nest, one: _Candidate) -> bool:
+    return any([one.loop in nest.free[n.src[0]] for n in nest.looped])
 
 
-def _at_once(
-    one: _Candidate,
-    reduces: bool,
-    size: int,
-    target: Target,
-    copies: Copies,
-    free: Mapping[UOp, frozenset[UOp]],
-) -> int:
+def _at_once(one: _Candidate, nest: Nest, copies: Copies) -> int:
     """How many vectors one iteration takes: several where a reduction would wait for itself.
 
     One that is written out does not: copies of it would only be more code.
     """
+    target, free, size = nest.target, nest.free, nest.size(one.loop)
     if any(n.op is Ops.LOCAL_BUFFER and one.loop in n.src for n in free):
         return 1  # each of its values has one position
-    if target.lockstep > 1 and one.at_once is None and _is_of_results(one.loop, free):
+    if one.at_once is not None:
+        return one.at_once
+    is_of_results, is_costly = nest.is_of_results(one.loop), _is_costly_along(one.loop, free)
+    if target.lockstep > 1 and is_of_results:
         return 1  # neighbours read side by side, and other items run while one waits
     # More than the core has at once wait for nothing.
     registers = target.vector_registers // 2 // copies.count
     most = min(registers, target.core.sums_at_once)
-    if target.work_items and _is_costly_along(one.loop, free):
+    if target.work_items and is_costly:
         most = min(most, MOST_COSTLY_AT_ONCE)
     long = MOST_LOADS // max(1, _loads_along(one.loop, free))  # so many are long enough to read
     most = min(most, long)
-    # A short row of results is one pass over what is reduced, with a mask where it has a rest. In a longer row each pass would
-    # ask for masks (a fifth slower, measured); along a reduction a few more elements are.
-    rows = [-(-size // one.lanes)] if reduces and _is_of_results(one.loop, free) else []
-    # Else of a row whatever number divides it, as far as half of the registers hold what is summed.
-    is_plain = rows and not target.work_items and not _is_costly_along(one.loop, free)
-    others = range(min(registers, long), 1, -1) if is_plain else ()
-    wanted = [n for n in (*rows, 16, 8) if reduces and n <= most]
-    wanted += others or [n for n in (4, 2) if reduces and n <= most]
-    if one.at_once is not None:
-        wanted = [one.at_once]
-    rest = 0 if rows and not _is_costly_along(one.loop, free) else size // WORTH_A_REST
+    if not _reduces(nest, one):
+        is_plain = copies.count == 1 and not target.work_items and long >= ELEMENTS_AT_ONCE
+        return _of_elements(one, size, free) if is_plain else 1
+    # A short row of results is one pass over what is reduced, with a mask where it has a rest. So is the last pass over a longer row; but
+    # in texts for drivers each would ask for masks (a fifth slower, measured), and along a reduction a few more elements do.
+    vectors = -(-size // one.lanes)
+    rows = [vectors] if is_of_results else []
+    wanted = [n for n in (*rows, 16, 8, 4, 2) if n <= most]
+    if rows and not target.work_items and not is_costly:
+        # Else so many that the fewest are beyond the end, as far as half of the registers hold what is summed.
+        rows.append(side_by_side(vectors, max(1, min(registers, long))))
+        wanted = [*[n for n in wanted if n >= 8 or n in rows], *rows[1:]]
+    rest = 0 if rows and target.work_items and not is_costly else size // WORTH_A_REST
     fits = [n for n in wanted if n in rows or -size % (n * one.lanes) <= rest]
     return next(iter(fits), 1)
 
 
-def _is_of_results(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
-    return not any([n.op in BINDERS and loop in n.src[1:] for n in free])
+def _of_elements(one: _Candidate, size: int, free: Mapping[UOp, frozenset[UOp]]) -> int:
+    """How many vectors of elements one iteration takes: a short row whole; of what is gathered lines that lie side by side.
+
+    What is gathered lies along another loop, mostly, which runs inside: each of its iterations stores to another page.
+    """
+    vectors, others = -(-size // one.lanes), frozenset().union(*free.values()) - {one.loop}
+    is_gathered = one.gathers > one.scatters
+    if not others or (vectors > ELEMENTS_AT_ONCE and not is_gathered):
+        return 1
+    return min(vectors, ELEMENTS_AT_ONCE)
 
 
 def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> int:
@@ -281,59 +274,6 @@ def _cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
 def _is_costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
     """Whether each iteration of a loop has an operation of many instructions."""
     return any([n.op in COSTLY and loop in loops for n, loops in free.items()])
-
-
-def _copies(
-    kernel: UOp,
-    vectors: list[UOp],
-    override: Schedule,
-    free: Mapping[UOp, frozenset[UOp]],
-    sizes: _Sizes,
-) -> Copies:
-    """An output loop whose iterations share a load inside a reduction."""
-    sharing = [_loops_that_share(n, free) for n in free if n.op is Ops.REDUCE]
-    candidates = frozenset().union(*sharing) - loops_around_kept(free)
-    wanted = override.copies
-    for loop in reversed(output_loops(kernel)):
-        if loop.arg[1] is not AxisRole.LOOP or loop in vectors or loop not in candidates:
-            continue
-        if wanted is not None and wanted.loop is not None and loop.arg[0] != wanted.loop:
-            continue
-        size = sizes.of(loop)
-        has_rest = loop is not sizes.shared and _runs_along_sums(kernel, vectors)
-        if wanted is not None:
-            count = wanted.count
-        else:
-            count = _rows_at_once(size) if has_rest else largest_divisor(size, MOST_COPIES)
-        if count > 1 and (size % count == 0 or (has_rest and count < size)):
-            return Copies(loop.arg[0], count)
-    if wanted is None and (chooser := _loop_that_chooses(free, vectors)) is not None:
-        return Copies(chooser.arg[0], size_of(chooser))
-    return NO_COPIES
-
-
-def _runs_along_sums(kernel: UOp, vectors: list[UOp]) -> bool:
-    """Whether all vectors run along reductions of a kernel with one store: then each result is stored by itself, and may be left out."""
-    is_plain = len(kernel.src) == 1 and len(kernel.src[0].src) == 2
-    kept = any([n.op is Ops.LOCAL_BUFFER for n in toposort((kernel,))])
-    return is_plain and not kept and all([x.arg[1] is AxisRole.REDUCE for x in vectors])
-
-
-def _rows_at_once(size: int) -> int:
-    """So many results side by side that the fewest vectors are loaded: one for each, also for those beyond the end, and one that all share."""
-    return min(range(MOST_COPIES, 1, -1), key=lambda n: -(-size // n) * (n + 1)) if size > 1 else 1
-
-
-def _loop_that_chooses(free: Mapping[UOp, frozenset[UOp]], vectors: list[UOp]) -> UOp | None:
-    """A short output loop that alone decides which of several computed values an element is, as behind `stack`.
-
-    Written out, each of its iterations computes its own value, and what they have in common is computed once.
-    """
-    conditions = [n.src[0] for n in free if n.op is Ops.WHERE and n.src[0].op in COMPARE]
-    loops = [next(iter(free[c])) for c in conditions if len(free[c]) == 1]
-    chosen = [x for x in loops if x.arg[1] is AxisRole.LOOP and x not in vectors]
-    fitting = [x for x in chosen if is_fixed(x) and 1 < size_of(x) <= MOST_CHOSEN]
-    return max(fitting, key=size_of, default=None)
 
 
 def loads_in_steps(
@@ -357,12 +297,6 @@ def _read_in_steps(kernel: UOp, loops: list[UOp], target: Target) -> list[tuple[
         if reads >= (WORTH_A_COPY if is_near else WORTH_A_FAR_COPY) * memory.arg[1]:
             found += [(load, loop) for loop, step in steps if 1 < step <= LARGEST_STEP]
     return found
-
-
-def _loops_that_share(reduction: UOp, free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
-    """The loops that change a reduction, but not everything that it loads."""
-    loads = [free[n] for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
-    return free[reduction] - free[reduction].intersection(*loads)
 
 
 def looped_reductions(
