@@ -44,6 +44,8 @@ TRANSPOSED_ROWS = 4
 
 # Cycles more that a vector takes which lies in two lines, and cycles to pack one for the tiles of an item (measured).
 ACROSS_LINES_CYCLES, PACKING_CYCLES = 0.7, 5
+# Times that a line of packed columns goes from one cache to the other, where they do not stay in the first.
+MOVES_OF_A_FAR_PANEL = 3
 # Cycles until the second buffer of translations has the position of a page [I: 7].
 TRANSLATION_CYCLES = 7
 # Cycles to find where a row begins, if the last tile has fewer, and to ask whether it is stored (measured; ten instructions).
@@ -174,10 +176,18 @@ def transposes_columns(tile: Tile, contraction: Contraction, target: Target) -> 
 
 
 def cycles_to_pack(tile: Tile, contraction: Contraction, target: Target) -> float:
-    """Cycles in which an item packs the columns of a tile."""
+    """Cycles in which an item packs the columns of a tile, which may not stay in the first cache: then lines of the second are read, written and read."""
+    each = PACKING_CYCLES * tile.vectors
     if contraction.columns_lie_apart:
-        return target.core.transposed_cycles * tile.columns * contraction.depth
-    return PACKING_CYCLES * tile.vectors * contraction.depth
+        each = target.core.transposed_cycles * tile.columns
+    if _panel_bytes(tile, contraction) > target.near_bytes:
+        each += (
+            MOVES_OF_A_FAR_PANEL
+            * tile.columns
+            * contraction.itemsize
+            / target.core.cache_bytes_a_cycle
+        )
+    return each * contraction.depth
 
 
 def goes_along_rows(tile: Tile, contraction: Contraction, target: Target) -> bool:
@@ -278,7 +288,8 @@ def _apart_from_products(
     take less than twice 9 x 1.)
     """
     is_of_windows = contraction.columns_lie_apart and contraction.growth_of_rows > LARGEST_GROWTH
-    if tile.vectors > 1 or not is_of_windows or masks_are_vectors(target):
+    is_near = is_of_windows or lie_near(contraction, tile, target.first_cache)
+    if tile.vectors > 1 or not is_near or masks_are_vectors(target):
         return loads
     return tile.vectors + SHOWN_OF_A_PART * (loads - tile.vectors)
 
