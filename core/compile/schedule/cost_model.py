@@ -44,8 +44,9 @@ TRANSPOSED_ROWS = 4
 
 # Cycles more that a vector takes which lies in two lines, and cycles to pack one for the tiles of an item (measured).
 ACROSS_LINES_CYCLES, PACKING_CYCLES = 0.7, 5
-# Times that a line of packed columns goes from one cache to the other, where they do not stay in the first.
-MOVES_OF_A_FAR_PANEL = 3
+# Times that a line of packed columns goes from one cache to the other, where they do not stay in the first: before it is written, then, and
+# to be read.
+FAR_MOVES = 3
 # Cycles until the second buffer of translations has the position of a page [I: 7].
 TRANSLATION_CYCLES = 7
 # Cycles to find where a row begins, if the last tile has fewer, and to ask whether it is stored (measured; ten instructions).
@@ -176,17 +177,13 @@ def transposes_columns(tile: Tile, contraction: Contraction, target: Target) -> 
 
 
 def cycles_to_pack(tile: Tile, contraction: Contraction, target: Target) -> float:
-    """Cycles in which an item packs the columns of a tile, which may not stay in the first cache: then lines of the second are read, written and read."""
-    each = PACKING_CYCLES * tile.vectors
-    if contraction.columns_lie_apart:
-        each = target.core.transposed_cycles * tile.columns
+    """Cycles in which an item packs the columns of a tile. Transposed ones that do not stay in the first cache are moved from one to the other."""
+    core = target.core
+    if not contraction.columns_lie_apart:
+        return PACKING_CYCLES * tile.vectors * contraction.depth
+    each = core.transposed_cycles * tile.columns
     if _panel_bytes(tile, contraction) > target.near_bytes:
-        each += (
-            MOVES_OF_A_FAR_PANEL
-            * tile.columns
-            * contraction.itemsize
-            / target.core.cache_bytes_a_cycle
-        )
+        each += FAR_MOVES * tile.columns * contraction.itemsize / core.cache_bytes_a_cycle
     return each * contraction.depth
 
 

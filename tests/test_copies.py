@@ -1,0 +1,112 @@
+"""How many vectors and copies run side by side in kernels without a tile: of rows of any length, of loops of any size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_windows import AVX512, schedules
+
+from proofgrad import Tensor, dtypes
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Copies, Schedule, Vectors
+from proofgrad.core.compile.schedule.copies import side_by_side
+
+AVX2 = Target("test", vector_bytes=32, vector_registers=16)
+RNG = np.random.default_rng(0)
+
+
+def zeros(*shape: int, dtype: object = dtypes.float32) -> Tensor:
+    return Tensor.zeros(*shape, dtype=dtype).contiguous().realize()
+
+
+def of_last(tensor: Tensor, target: Target = AVX512) -> tuple[Vectors, Copies]:
+    """The first vectors and the copies of the last kernel."""
+    *_, one = schedules(tensor, target)
+    assert one.vectors and one.copies is not None
+    return one.vectors[0], one.copies
+
+
+def depthwise(*shape: int, window: int, padding: int) -> Tensor:
+    weights = zeros(shape[1], 1, window, window)
+    return zeros(*shape).conv2d(weights, groups=shape[1], padding=padding)
+
+
+@pytest.mark.parametrize(("columns", "at_once"), [(311, 10), (2651, 8), (30001, 8), (97, 7)])
+def test_a_row_of_results_of_any_length_takes_as_many_vectors_at_once(
+    columns: int, at_once: int
+) -> None:
+    vectors, _ = of_last(zeros(73, columns).max(0))
+    assert (vectors.lanes, vectors.at_once) == (16, at_once)
+
+
+def test_vectors_side_by_side_come_before_copies_that_read_other_rows() -> None:
+    """As in a softmax over rows, whose blocks would share the maxima alone; few vectors leave registers to copies."""
+    x, most = zeros(20, 47, 697), zeros(697)
+    vectors, copies = of_last((x - most).exp().sum(1))
+    assert vectors.at_once == 8
+    assert copies.count == 1
+    vectors, copies = of_last((zeros(20, 47, 30) - zeros(30)).exp().sum(1))
+    assert (vectors.at_once, copies.count) == (2, 5)
+
+
+@pytest.mark.parametrize("target", [AVX512, AVX2])
+@pytest.mark.parametrize("height", [31, 17, 53])
+def test_copies_need_not_divide_a_loop(target: Target, height: int) -> None:
+    """A depthwise convolution of images of odd height took its rows one by one."""
+    _, copies = of_last(depthwise(2, 35, height, 30, window=3, padding=1), target)
+    assert copies.count > 1
+    assert height % copies.count
+
+
+def test_copies_are_of_the_loop_whose_copies_share_most() -> None:
+    """Images share masks and weights, rows of one image only weights; but few images share little of the loop itself."""
+    _, of_images = of_last(depthwise(16, 9, 15, 14, window=5, padding=2))
+    _, of_rows = of_last(depthwise(2, 9, 32, 14, window=5, padding=2))
+    assert of_images == Copies(0, 16)
+    assert of_rows == Copies(3, 16)
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "at_once"), [(1, 8, 1), (9, 10, 9), (31, 8, 8), (30, 8, 6), (7, 1, 1)]
+)
+def test_side_by_side_loads_the_fewest(size: int, most: int, at_once: int) -> None:
+    assert side_by_side(size, most) == at_once
+
+
+def test_what_is_gathered_goes_before_what_is_scattered_four_vectors_at_once() -> None:
+    rows, dtype = 56, dtypes.int32
+    vectors, _ = of_last(zeros(rows, 1152, dtype=dtype).T.cast(dtypes.int64).contiguous())
+    assert vectors == Vectors(
+        1, 8, 4
+    )  # along the rows of the result, whatever the lanes of the other loop
+    vectors, _ = of_last(zeros(1027, 56).T.contiguous())
+    assert vectors == Vectors(1, 16, 4)
+
+
+def test_a_short_row_of_elements_is_one_pass() -> None:
+    for columns, at_once in ((33, 3), (64, 4), (65, 1)):
+        vectors, _ = of_last((zeros(200, columns) * zeros(columns)).exp())
+        assert vectors.at_once == at_once
+    flat, _ = of_last(zeros(50).exp())
+    assert flat.at_once == 1
+
+
+def test_a_schedule_by_hand_is_taken_where_much_is_masked() -> None:
+    override = Schedule(vectors=(Vectors(1, 16, 8),))
+    (one,) = schedules(zeros(40, 130).sum(0), AVX512, override)
+    assert one.vectors == (Vectors(1, 16, 8),)
+
+
+@pytest.mark.parametrize("height", [1, 2, 13, 17, 31])
+@pytest.mark.parametrize("window", [3, 5])
+def test_results_beyond_the_end_are_left_out(height: int, window: int) -> None:
+    x = RNG.integers(-9, 9, (3, 2, height, 19)).astype(np.float32)
+    w = RNG.integers(-9, 9, (2, 1, window, window)).astype(np.float32)
+    pad = window // 2
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad))), (window, window), (2, 3)
+    )
+    expected = np.einsum("bchwij,cij->bchw", windows, w[:, 0])
+    both = Tensor(x).conv2d(Tensor(w), groups=2, padding=pad)
+    np.testing.assert_array_equal(both.numpy(), expected)
+    np.testing.assert_array_equal((both + 1).relu().numpy(), np.maximum(expected + 1, 0))
