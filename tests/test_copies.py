@@ -73,14 +73,20 @@ def test_side_by_side_loads_the_fewest(size: int, most: int, at_once: int) -> No
     assert side_by_side(size, most) == at_once
 
 
-def test_what_is_gathered_goes_before_what_is_scattered_four_vectors_at_once() -> None:
-    rows, dtype = 56, dtypes.int32
-    vectors, _ = of_last(zeros(rows, 1152, dtype=dtype).T.cast(dtypes.int64).contiguous())
-    assert vectors == Vectors(
-        1, 8, 4
-    )  # along the rows of the result, whatever the lanes of the other loop
-    vectors, _ = of_last(zeros(1027, 56).T.contiguous())
-    assert vectors == Vectors(1, 16, 4)
+def test_what_is_gathered_goes_before_what_is_scattered() -> None:
+    """Along the rows of the result, whatever the lanes of the other loop."""
+    vectors, _ = of_last(zeros(56, 1152, dtype=dtypes.int32).T.cast(dtypes.int64).contiguous())
+    assert vectors == Vectors(1, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "at_once"), [(1027, 4), (333, 3), (1024, 4), (90, 3), (16 * 7, 1)]
+)
+def test_vectors_that_are_gathered_go_side_by_side_and_whole_ones_stay_whole(
+    rows: int, at_once: int
+) -> None:
+    vectors, _ = of_last(zeros(rows, 56).T.contiguous())
+    assert vectors == Vectors(1, 16, at_once)
 
 
 def test_a_short_row_of_elements_is_one_pass() -> None:

@@ -28,6 +28,7 @@ from proofgrad.core.compile.schedule.copies import (
     side_by_side,
 )
 from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -246,15 +247,21 @@ def _at_once(one: _Candidate, nest: Nest, copies: Copies) -> int:
 
 
 def _of_elements(one: _Candidate, size: int, free: Mapping[UOp, frozenset[UOp]]) -> int:
-    """How many vectors of elements one iteration takes: a short row whole; of what is gathered lines that lie side by side.
+    """How many vectors of elements, of which nothing is reduced, one iteration takes: a short row whole; of what is gathered lines side by side.
 
     What is gathered lies along another loop, mostly, which runs inside: each of its iterations stores to another page.
     """
     vectors, others = -(-size // one.lanes), frozenset().union(*free.values()) - {one.loop}
-    is_gathered = one.gathers > one.scatters
-    if not others or (vectors > ELEMENTS_AT_ONCE and not is_gathered):
+    is_gathered, reduces = one.gathers > one.scatters, any([n.op is Ops.REDUCE for n in free])
+    if reduces or not others or (vectors > ELEMENTS_AT_ONCE and not is_gathered):
         return 1
-    return min(vectors, ELEMENTS_AT_ONCE)
+    if vectors <= ELEMENTS_AT_ONCE:
+        return vectors
+    if size % one.lanes == 0:
+        return largest_divisor(
+            vectors, ELEMENTS_AT_ONCE
+        )  # whole vectors stay whole (turned_loads.py)
+    return side_by_side(vectors, ELEMENTS_AT_ONCE)
 
 
 def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> int:
