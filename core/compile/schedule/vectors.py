@@ -257,11 +257,11 @@ def _of_elements(one: _Candidate, size: int, free: Mapping[UOp, frozenset[UOp]])
         return 1
     if vectors <= ELEMENTS_AT_ONCE:
         return vectors
-    if size % one.lanes == 0:
-        return largest_divisor(
-            vectors, ELEMENTS_AT_ONCE
-        )  # whole vectors stay whole (turned_loads.py)
-    return side_by_side(vectors, ELEMENTS_AT_ONCE)
+    if size % one.lanes:
+        return side_by_side(vectors, ELEMENTS_AT_ONCE)
+    # Whole vectors stay whole (turned_loads.py).
+    divisors = [largest_divisor(vectors, n) for n in (ELEMENTS_AT_ONCE, 2 * ELEMENTS_AT_ONCE)]
+    return divisors[0] if divisors[0] > 1 else divisors[1]
 
 
 def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> int:
