@@ -134,9 +134,9 @@ def test_values_are_alike_in_another_order_if_their_operation_commutes(
     nest = nest_of_stores(store(b, one.cast(dtypes.int32) * total))
     one, turned = sorted(nodes(nest, op), key=lambda n: r in n.toposort())
     if not commutes:
-        refused(lambda: local_buffer(nest, one, (b,), (ROW,), [(turned, r)]), "another function")
+        refused(lambda: local_buffer(nest, one, (b,), (ROW,), [(turned, (r,))]), "another function")
         return
-    kept = local_buffer(nest, one, (b,), (ROW,), [(turned, r)])
+    kept = local_buffer(nest, one, (b,), (ROW,), [(turned, (r,))])
     assert {one, turned}.isdisjoint(kept.graph.toposort())
 
 
@@ -158,7 +158,7 @@ def alike_sums(
 def test_sums_are_alike_whatever_their_loops_are_called() -> None:
     k, m = UOp.range(2, 30, AxisRole.REDUCE), UOp.range(2, 31, AxisRole.REDUCE)
     nest, one, b, other, r = alike_sums((k,), (m,), lambda x, i: load(X, i) * load(Y, x))
-    kept = local_buffer(nest, one, (b,), (ROW,), [(other, r)])
+    kept = local_buffer(nest, one, (b,), (ROW,), [(other, (r,))])
     assert len(nodes(kept, Ops.LOCAL_BUFFER)) == 1 and other not in kept.graph.toposort()
 
 
@@ -178,7 +178,7 @@ def test_sums_are_not_alike_if_their_loops_are_of_other_lengths_or_in_another_or
     )
     for nest, one, b, other, r in (shorter, turned, nested):
         refused(
-            lambda: local_buffer(nest, one, (b,), (ROW,), [(other, r)]),  # noqa: B023
+            lambda: local_buffer(nest, one, (b,), (ROW,), [(other, (r,))]),  # noqa: B023
             "another function",
         )
 

@@ -30,11 +30,12 @@ def waits(linear: UOp, alone: Collection[UOp] = ()) -> dict[UOp, int]:
     if alone:
         of_group = {n: None for n in of_group if n.src[0].src[0].src[0] not in alone}
     ahead = {n.src[1] for n in of_group if n.src[1].arg[1] is AxisRole.AHEAD}
-    filled = [at for at, n in enumerate(nodes) if n in of_group and n.src[1] not in ahead]
+    waited = [n for n in of_group if n.src[1] not in ahead]  # for others where they begin
+    filled = [at for at, n in enumerate(nodes) if n in waited]
     found, pending = set[UOp](), set[UOp]()
     for at in filled:
         pending.add(nodes[at])
-        if not _waits_later(nodes, at, pending, of_group):
+        if not _waits_later(nodes, at, pending, waited):
             found.add(nodes[at])
             pending.clear()
     open_loops: list[UOp] = []

@@ -10,6 +10,7 @@ The law that both steps use, e(x, b) * e(b, m) = e(x, m), is one of the reals.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -234,3 +235,9 @@ def loops_of_blocks(kernel: UOp) -> frozenset[UOp]:
     """The loops over which sums are taken beside a maximum of their own."""
     sums = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE and own_maximum(n) is not None]
     return frozenset([n.src[1] for n in sums])
+
+
+def run_together(readers: Sequence[UOp]) -> bool:
+    """Whether these are sums beside one maximum of their own loop, and that maximum: one loop carries them all."""
+    maxima = {own_maximum(n) for n in readers if n.arg is not Ops.MAX}
+    return len(maxima) == 1 and maxima == {n for n in readers if n.arg is Ops.MAX}

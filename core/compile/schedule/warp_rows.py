@@ -17,6 +17,7 @@ from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.nests.weighted_sums import loops_over_row
 from proofgrad.core.compile.schedule.row_products import RowProducts, Sizes, row_products_of
 from proofgrad.core.compile.schedule.warp_tiles import (
     MOST_REGISTERS,
@@ -25,6 +26,7 @@ from proofgrad.core.compile.schedule.warp_tiles import (
     held_steps,
 )
 from proofgrad.core.compile.steps.mma import read_by_unit, unit_for
+from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
@@ -178,6 +180,12 @@ def find_warp_rows(kernel: UOp, target: Target) -> WarpRows | None:
     operands = [read_by_unit(x, unit) for n in scores for x in n.src[0].src]
     are_loads = all([x.op is Ops.LOAD for x in operands])
     return WarpRows(found, unit, along) if along is not None and are_loads else None
+
+
+def is_one_pass(rows: WarpRows, tile: WarpTile) -> bool:
+    """Whether keys go by once, beside a running maximum: several blocks, and a law of the reals that is asked for."""
+    has_blocks = rows.found.sizes.keys > tile.column_tiles * GROUPS
+    return is_asked_for() and has_blocks and bool(loops_over_row(rows.found.total))
 
 
 def sums_of_scores(kernel: UOp) -> list[UOp]:

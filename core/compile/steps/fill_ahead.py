@@ -21,6 +21,7 @@ from typing import Any
 
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.weighted_sums import run_together
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.steps.tables import require_room
@@ -63,7 +64,8 @@ def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop, parts: int = 2) -> UOp:
     count = size_of(loop)
     require(count > 1, "a loop that does not run twice", loop)
     sums = [n for n in nodes if n.op is Ops.REDUCE and loop in n.src[1:]]
-    runs = loop.arg[1] is AxisRole.REDUCE and len(sums) == 1 and sums[0].src[1] is loop
+    is_one = len(sums) == 1 or run_together(sums)
+    runs = loop.arg[1] is AxisRole.REDUCE and is_one and sums[0].src[1] is loop
     require(runs, "no loop of one reduction around its others, which runs one by one", loop)
     filled = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and loop in free[n]]
     buffers = [n for n in filled if _is_read_elsewhere(n)]

@@ -13,6 +13,8 @@ An MMA takes and gives vectors of what an item holds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.steps.bounds import is_inside
@@ -42,10 +44,16 @@ def lanes(nest: LoopNest, loop: UOp) -> UOp:
     done: dict[UOp, UOp] = {loop: steps}
     first_lane = {loop: UOp(Ops.CONST, loop.dtype, (), 0)}
     moving = {loop}  # nodes whose value changes with the loop: other vectors are of other loops
+    registers = _registers_of_lanes(nodes, loop)
     for node in nodes:
         if node is loop:
             continue
         src = tuple([done[s] for s in node.src])
+        if node in registers:
+            start = _spread(src[0], count)
+            done[node] = UOp(Ops.ACCUMULATOR, start.dtype, (start, *src[1:]), node.arg)
+            moving.add(node)
+            continue
         if moving.isdisjoint(node.src):
             done[node] = node.with_src(src)
             continue
@@ -61,6 +69,20 @@ def lanes(nest: LoopNest, loop: UOp) -> UOp:
 def _in_first_lane(term: UOp, terms: dict[UOp, UOp]) -> UOp:
     """An index term where the loop is at 0; `terms` has those that are known."""
     return known_below(term, terms, lambda n: n.with_src(tuple([terms[s] for s in n.src])))
+
+
+def _registers_of_lanes(nodes: Sequence[UOp], loop: UOp) -> frozenset[UOp]:
+    """The registers that are fed what changes with the loop, as by another of them: each is a vector wherever it is read."""
+    found, before = frozenset[UOp](), None
+    updates = any([n.op is Ops.UPDATE for n in nodes])
+    while updates and found != before:
+        before, moving = found, {loop, *found}
+        for node in nodes:
+            if not moving.isdisjoint(node.src) and not _hides(node, loop):
+                moving.add(node)
+        fed = [n.src[0] for n in nodes if n.op is Ops.UPDATE and n in moving]
+        found = frozenset([x for x in fed if loop not in x.src[1:]])
+    return found
 
 
 def _hides(node: UOp, loop: UOp) -> bool:
@@ -106,8 +128,6 @@ def _widen(
             return _product(node, src, loop, lanes)
     if all(s.dtype.lanes == 1 for s in src):
         return node.with_src(src)
-    if node.op is Ops.UPDATE:
-        return _update(node, src, lanes)
     return UOp(node.op, node.dtype.vec(lanes), tuple([_spread(s, lanes) for s in src]), node.arg)
 
 
@@ -157,35 +177,6 @@ def _chosen(load: UOp, position: UOp) -> UOp:
 def _is_vector_access(old: UOp, loop: UOp, new: UOp) -> bool:
     moves = coefficient(old.src[1], loop) != 0
     return moves or any(s.dtype.lanes > 1 for s in new.src[1:])
-
-
-def _update(node: UOp, src: tuple[UOp, ...], lanes: int) -> UOp:
-    """A register that is fed vectors is a vector itself."""
-    register = src[0]
-    if register.dtype.lanes == 1:
-        start = UOp(Ops.BROADCAST, register.dtype.vec(lanes), (register.src[0],))
-        wide = UOp(Ops.ACCUMULATOR, start.dtype, (start, *register.src[1:]), register.arg)
-        return UOp(
-            Ops.UPDATE, wide.dtype, (wide, *[_with_wide(s, register, wide) for s in src[1:]])
-        )
-    return UOp(Ops.UPDATE, register.dtype, (register, *[_spread(s, lanes) for s in src[1:]]))
-
-
-def _with_wide(value: UOp, register: UOp, wide: UOp) -> UOp:
-    """`value` with the vector `wide` for a register: whatever was made of that becomes a vector too."""
-    done = {register: wide}
-    for node in toposort((value,)):
-        src = tuple([done.get(s, s) for s in node.src])
-        if src == node.src:
-            continue
-        if node.op is Ops.BROADCAST:
-            (done[node],) = src
-        elif node.op is MMA:  # a vector already, of which a register is one source
-            done[node] = node.with_src(src)
-        else:
-            spread = tuple([_spread(s, wide.dtype.lanes) for s in src])
-            done[node] = UOp(node.op, node.dtype.vec(wide.dtype.lanes), spread, node.arg)
-    return done[value]
 
 
 def _product(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int) -> UOp:

@@ -19,7 +19,7 @@ from typing import Any
 
 from proofgrad.core.compile.nests.loops import BINDERS, size_of
 from proofgrad.core.compile.nests.strides import loops_below
-from proofgrad.core.compile.nests.weighted_sums import own_maximum
+from proofgrad.core.compile.nests.weighted_sums import run_together
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
@@ -34,11 +34,11 @@ def local_buffer(
     value: UOp,
     loops: tuple[UOp, ...],
     made: tuple[NewLoop, ...],
-    alike: Sequence[tuple[UOp, UOp]] = (),
+    alike: Sequence[tuple[UOp, tuple[UOp, ...]]] = (),
 ) -> UOp:
     """`value` along `loops` is computed by the loops `made`, and read from memory where it was used.
 
-    `alike`: other values, each with its loop, that are the same function of it as `value` is of the last of its loops; they
+    `alike`: other values, each with its loops, that are the same function of them as `value` is of the last of its loops; they
     are read from there too.
     """
     _check_loops(nest, value, loops, made)
@@ -52,11 +52,11 @@ def local_buffer(
 
     changes = {value: element(loops)}
     known = set(toposort((nest.graph,)))
-    for same, loop in alike:
+    for same, own in alike:
         require(same in known, "a value that is not in the nest", same)
-        is_alike = same_function((value, loops[-1]), (same, loop))
-        require(is_alike, "another function of its loop", same)
-        changes[same] = element((*loops[:-1], loop))
+        is_alike = same_function((value, loops[-len(own) :]), (same, own))
+        require(is_alike, "another function of its loops", same)
+        changes[same] = element((*loops[: -len(own)], *own))
     changed = nest.graph.substitute(changes)
     require_room(nest, changed)
     return changed
@@ -91,37 +91,33 @@ def _check_outside(
     if not readers:
         return
     summed = outside.intersection(readers[0].src[1:])
-    is_one = (len(readers) == 1 or _run_together(readers)) and summed.isdisjoint(results)
+    is_one = (len(readers) == 1 or run_together(readers)) and summed.isdisjoint(results)
     what = "what is kept changes with a loop of a reduction, and of another or of the results"
     require(is_one, what, *outside)
 
 
-def _run_together(readers: Sequence[UOp]) -> bool:
-    """Whether these are sums beside one maximum of their own loop, and that maximum: one loop carries them all."""
-    maxima = {own_maximum(n) for n in readers if n.arg is not Ops.MAX}
-    return len(maxima) == 1 and maxima == {n for n in readers if n.arg is Ops.MAX}
-
-
-def same_function(one: tuple[UOp, UOp], other: tuple[UOp, UOp]) -> bool:
-    """Whether two values are the same function of a loop each, but for the order of commutative operands."""
-    (value, loop), (same, own) = one, other
-    if size_of(loop) != size_of(own):
+def same_function(one: tuple[UOp, tuple[UOp, ...]], other: tuple[UOp, tuple[UOp, ...]]) -> bool:
+    """Whether two values are the same function of as many loops each, but for the order of commutative operands."""
+    (value, loops), (same, own) = one, other
+    if list(map(size_of, loops)) != list(map(size_of, own)):
         return False
     functions: dict[Any, int] = {}
-    first = functions_of([value], loop, functions)[value]
+    first = functions_of([value], loops, functions)[value]
     return first == functions_of([same], own, functions)[same]
 
 
-def functions_of(values: Sequence[UOp], loop: UOp, functions: dict[Any, int]) -> dict[UOp, int]:
-    """Of values, and of what is below them, a number that those have in common which are one function of a loop each.
+def functions_of(
+    values: Sequence[UOp], loops: tuple[UOp, ...], functions: dict[Any, int]
+) -> dict[UOp, int]:
+    """Of values, and of what is below them, a number that those have in common which are one function of such loops each.
 
-    `functions`: the numbers given so far. A value that does not change with its loop is itself.
+    `functions`: the numbers given so far. A value that does not change with the loops is itself.
     """
     names: dict[UOp, int] = {}
     bound = _bound_loops(values)
     for node in toposort(values):
-        if node is loop:
-            key: Any = (None, size_of(loop))
+        if node in loops:
+            key: Any = (None, loops.index(node), size_of(node))
         elif node in bound:
             key = bound[node]
         elif all([functions.get(s) == names[s] for s in node.src]):  # nothing below changes

@@ -105,7 +105,7 @@ def _sum_of_weights(above: Weighted) -> Weighted | None:
     same = above.power.node
     if above.mask is not None:
         same = above.mask.where(same, same.const_like(0))
-    is_same = own[0].src == its[0].src and same_function((same, its[1]), (weight, own[1]))
+    is_same = own[0].src == its[0].src and same_function((same, its[1:]), (weight, own[1:]))
     return below if is_same else None
 
 
@@ -116,7 +116,7 @@ def _block_maximum(power: Power, blocks: UOp, element: UOp) -> UOp:
     require(own[0].src == blocks.src, "a maximum of other blocks", own[0], blocks)
     mine = value.substitute({own[0]: blocks})
     bare = mine.src[1] if _is_masked_maximum(mine) else mine
-    is_of_power = same_function((bare, own[1]), (power.value, element))
+    is_of_power = same_function((bare, own[1:]), (power.value, (element,)))
     require(is_of_power, "a maximum of something else", power.reference)
     return UOp(Ops.REDUCE, value.dtype, (mine, own[1]), Ops.MAX)
 

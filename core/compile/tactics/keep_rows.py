@@ -32,7 +32,7 @@ def keep_rows(nest: LoopNest, target: Target) -> LoopNest:
     nest = _in_blocks(nest, target)
     while alike := _most_alike(nest.graph):
         (loop, value), *others = alike
-        same = [(other, its) for its, other in others]
+        same = [(other, (its,)) for its, other in others]
         nest = local_buffer(nest, value, (loop,), (_row(nest),), same)
     found = find_row_products(nest.graph, target)
     if found is None or found.weights.op is Ops.LOAD:
@@ -72,7 +72,7 @@ def _most_alike(kernel: UOp) -> list[tuple[UOp, UOp]]:
     reductions = [n for n in free if n.op is Ops.REDUCE and len(n.src) == 2]
     for loop in dict.fromkeys([n.src[1] for n in reductions]):
         values = _computed_along(loop, kernel)
-        names = functions_of(values, loop, functions)
+        names = functions_of(values, (loop,), functions)
         for value in values:
             groups.setdefault(names[value], []).append((loop, value))
     alike = [group for group in groups.values() if len({loop for loop, _ in group}) > 1]

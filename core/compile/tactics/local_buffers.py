@@ -58,7 +58,7 @@ def kept_along_row(
     """Values that are alike, computed once by a loop of this role, of the largest number, and kept; `rows`: along these loops, too."""
     (loop, value), *others = alike
     there = set(toposort((nest.graph,)))  # not what is below a value that is kept by now
-    same = [(other, its) for its, other in others if other in there]
+    same = [(other, (its,)) for its, other in others if other in there]
     number = fresh_number(nest.graph)
     made = [NewLoop(number + k, AxisRole.REDUCE) for k in range(len(rows))]
     row = NewLoop(number + len(rows), role)
@@ -73,7 +73,7 @@ def computed_alike(kernel: UOp, values: Values) -> list[Alike]:
     functions: dict[Any, int] = {}
     for loop in _loops_over_rows(free, outer):
         along = values(loop, free, outer)
-        names = functions_of(along, loop, functions)
+        names = functions_of(along, (loop,), functions)
         for node in along:
             found.setdefault(names[node], []).append((loop, node))
     alike = [group for group in found.values() if len({loop for loop, _ in group}) > 1]

@@ -16,8 +16,9 @@ multiplies from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import TypeAlias
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, WarpTile
@@ -51,24 +52,29 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 def in_warp_rows(nest: LoopNest, rows: WarpRows, schedule: Schedule, target: Target) -> LoopNest:
     """The kernel as warps of groups, as its schedule says."""
     assert schedule.warps is not None
-    found, part = rows.found, _Parts(fresh_number(nest.graph), rows, schedule.warps, target)
+    found, part = rows.found, Parts(fresh_number(nest.graph), rows, schedule.warps, target)
     if is_asked_for() and is_divided_inside(found.total):
         nest = divide_once(nest, found.total)
     nest = split_reading_inside(nest, found.rows, part.high, (part.block, part.warp, part.row))
-    nest = _in_columns(nest, found.columns, part)
-    nest = _in_steps(nest, part)
+    nest = in_columns(nest, found.columns, part)
+    nest = in_steps(nest, part)
     groups = -(-size_of(found.rows) // prod(part.high))
     around = [*found.around, *([UOp.range(groups, part.block.number)] if groups > 1 else [])]
     nest = as_one_loop(nest, around, AxisRole.BLOCK, part.group)
     for loop in rows.along:
         nest = _row_reduction(nest, loop, part)
-    nest = _last_sum(nest, found.keys, part)
+    nest, keys = keys_in_tiles(nest, found.keys, part.tiles, AxisRole.REDUCE)
+    nest = last_sum(without_mask(nest, keys[0]), keys, part, _weights_kept)
     for loop in (*rows.along, found.keys) if schedule.ahead else ():
         nest = filled_ahead(nest, loop, schedule.ahead or 0)
     return nest
 
 
-class _Parts:
+# Keeps a value along outer loops and those of a tile.
+WeightsKept: TypeAlias = "Callable[[LoopNest, UOp, tuple[UOp, ...], tuple[UOp, UOp], Parts], LoopNest]"
+
+
+class Parts:
     """The loops of a group's tile, and what of the machine decides them."""
 
     def __init__(self, number: int, rows: WarpRows, tile: WarpTile, target: Target) -> None:
@@ -123,7 +129,7 @@ def _values_of(rows: WarpRows) -> UOp:
     return values
 
 
-def _in_columns(nest: LoopNest, loop: UOp, part: _Parts) -> LoopNest:
+def in_columns(nest: LoopNest, loop: UOp, part: Parts) -> LoopNest:
     """Columns of the result in tiles. Neighbours that are read as vectors lie inside as a whole or not at all."""
     one = NewLoop(loop.arg[0])
     if part.values_lie_across:
@@ -144,7 +150,7 @@ def _in_columns(nest: LoopNest, loop: UOp, part: _Parts) -> LoopNest:
     return run_as(nest, {UOp.range(sizes[1], part.column_tile, vector.role): AxisRole.UPCAST})
 
 
-def _in_steps(nest: LoopNest, part: _Parts) -> LoopNest:
+def in_steps(nest: LoopNest, part: Parts) -> LoopNest:
     """The steps of each score, as many as items hold, side by side; no masks, for what is read beyond their end is 0."""
     for loop in dict.fromkeys([n.src[1] for n in sums_of_scores(nest.graph)]):
         steps = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
@@ -155,52 +161,74 @@ def _in_steps(nest: LoopNest, part: _Parts) -> LoopNest:
     return nest
 
 
-def _row_reduction(nest: LoopNest, loop: UOp, part: _Parts) -> LoopNest:
+def _row_reduction(nest: LoopNest, loop: UOp, part: Parts) -> LoopNest:
     """A reduction of rows: for each column of the tiles it is kept over all of them, then it is over the columns."""
     number = fresh_number(nest.graph)
     tile, column = NewLoop(number, AxisRole.UPCAST), NewLoop(number + 1, AxisRole.REDUCE)
     nest = split(nest, loop, (part.tiles, GROUPS), (NewLoop(*loop.arg), tile, column))
     columns = UOp.range(GROUPS, column.number, column.role)
-    reduction = _reduction_over(nest, columns)
+    reduction = reduction_over(nest, columns)
     nest = reduce_inside(nest, reduction, tuple([x for x in reduction.src[1:] if x is not columns]))
-    nest, own = _kept(nest, _reduction_over(nest, columns).src[0], (*part.rows, columns))
-    nest = _scores_by_units(nest, own, (UOp.range(part.tiles, number, AxisRole.UPCAST),), part)
-    nest, own = _kept(nest, _reduction_over(nest, columns), part.rows)
+    nest, own = _kept(nest, reduction_over(nest, columns).src[0], (*part.rows, columns))
+    nest = scores_by_units(nest, own, (UOp.range(part.tiles, number, AxisRole.UPCAST),), part)
+    nest, own = _kept(nest, reduction_over(nest, columns), part.rows)
     items = NewLoop(fresh_number(nest.graph), AxisRole.LANE)
     return collapse(nest, own, items) if len(own) > 1 else nest
 
 
-def _last_sum(nest: LoopNest, keys: UOp, part: _Parts) -> LoopNest:
-    """The sum of weights times values, block of keys by block, each kept; an item multiplies by the weights that it has made.
-
-    Values that are kept as they lie are multiplied by as many keys at once as an item has in one load.
-    """
+def keys_in_tiles(
+    nest: LoopNest, keys: UOp, tiles: int, role: AxisRole
+) -> tuple[LoopNest, tuple[UOp, UOp, UOp]]:
+    """Keys of a block as tiles, quarters and columns, as the items of a warp hold them."""
     number = fresh_number(nest.graph)
-    at_once = part.tiles
-    if part.values_lie_across:
-        at_once = min(part.tiles, held_steps(part.unit, part.target) // COLUMNS_EACH)
-    sizes = part.tiles, QUARTERS, COLUMNS_EACH
-    made = [NewLoop(number + k, AxisRole.REDUCE) for k in range(3)]
-    nest = split(nest, keys, sizes, (NewLoop(*keys.arg), *made))
-    tiles, quarter, column = [UOp.range(n, one.number, one.role) for n, one in zip(sizes, made)]
-    times: list[UOp] = []
-    if at_once < part.tiles:
-        parts = NewLoop(number + 3, AxisRole.UPCAST), made[0]
-        nest = split(nest, tiles, (at_once,), parts)
-        times = [UOp.range(part.tiles // at_once, parts[0].number, parts[0].role)]
-        tiles = UOp.range(at_once, *tiles.arg)
-    total = _reduction_over(nest, column)
-    if is_masked(total.src[0]):
-        nest = unmask(nest, total)
-        total = _reduction_over(nest, column)
-    weights, _ = _factors(total, part)
-    nest, own = _kept(nest, weights, (*part.rows, *times, tiles, quarter, column))
+    made = [NewLoop(number + k, role) for k in range(3)]
+    outer = [] if size_of(keys) == tiles * GROUPS else [NewLoop(*keys.arg)]
+    sizes = (tiles, QUARTERS, COLUMNS_EACH)[1 - len(outer) :]
+    nest = split(nest, keys, sizes, (*outer, *made))
+    tile, quarter, column = [
+        UOp.range(n, one.number, one.role) for n, one in zip((tiles, *sizes[-2:]), made)
+    ]
+    return nest, (tile, quarter, column)
+
+
+def without_mask(nest: LoopNest, keys: UOp) -> LoopNest:
+    """The last sum, over such keys, without a mask: weights beyond the end are 0."""
+    total = reduction_over(nest, keys)
+    return unmask(nest, total) if is_masked(total.src[0]) else nest
+
+
+def _weights_kept(
+    nest: LoopNest, value: UOp, outer: tuple[UOp, ...], inner: tuple[UOp, UOp], part: Parts
+) -> LoopNest:
+    """The weights of a block, which items make of scores that they multiply."""
+    nest, own = _kept(nest, value, (*part.rows, *outer, *inner))
     columns = NewLoop(fresh_number(nest.graph), AxisRole.LANE)
     nest = collapse(nest, own[-2:], columns)
     filled = (*own[: len(part.rows)], UOp.range(GROUPS, columns.number, columns.role))
-    nest = _scores_by_units(nest, filled, own[len(part.rows) : -2], part)
+    return scores_by_units(nest, filled, own[len(part.rows) : -2], part)
+
+
+def last_sum(
+    nest: LoopNest, keys: tuple[UOp, UOp, UOp], part: Parts, weights_kept: WeightsKept
+) -> LoopNest:
+    """The sum of weights times values, block of keys by block, each kept; an item multiplies by the weights that it has made.
+
+    Values that are kept as they lie are multiplied by as many keys at once as an item has in one load. `keys`: those of a block, in tiles.
+    """
+    tiles, quarter, column = keys
+    at_once = part.tiles
     if part.values_lie_across:
-        _, values = _factors(_reduction_over(nest, column), part)
+        at_once = min(part.tiles, held_steps(part.unit, part.target) // COLUMNS_EACH)
+    times: tuple[UOp, ...] = ()
+    if at_once < part.tiles:
+        parts = NewLoop(fresh_number(nest.graph), AxisRole.UPCAST), NewLoop(*tiles.arg)
+        nest = split(nest, tiles, (at_once,), parts)
+        times = (UOp.range(part.tiles // at_once, parts[0].number, parts[0].role),)
+        tiles = UOp.range(at_once, *tiles.arg)
+    weights, _ = _factors(reduction_over(nest, column), part)
+    nest = weights_kept(nest, weights, (*times, tiles), (quarter, column), part)
+    if part.values_lie_across:
+        _, values = _factors(reduction_over(nest, column), part)
         steps = [*times, tiles, quarter, column]
         *pieces, element = part.columns
         loops = steps, pieces, [element]
@@ -212,10 +240,10 @@ def _last_sum(nest: LoopNest, keys: UOp, part: _Parts) -> LoopNest:
     block = UOp.range(at_once * GROUPS, fresh_number(nest.graph), AxisRole.REDUCE)
     nest = collapse(nest, (quarter, tiles, column), NewLoop(*block.arg))
     if not part.values_lie_across:
-        _, values = _factors(_reduction_over(nest, block), part)
+        _, values = _factors(reduction_over(nest, block), part)
         nest = kept_for_unit(nest, values, part.columns, block, part.items, part.target)
     of_tile = UOp.range(GROUPS, part.column.number)
-    nest = _by_unit(nest, _reduction_over(nest, block), (*part.rows, of_tile), block)
+    nest = _by_unit(nest, reduction_over(nest, block), (*part.rows, of_tile), block)
     return _weights_of_items(nest)
 
 
@@ -237,16 +265,16 @@ def _is_no_memory(node: UOp) -> bool:
     return node.op is not Ops.LOCAL_BUFFER
 
 
-def _reduction_over(nest: LoopNest, loop: UOp) -> UOp:
+def reduction_over(nest: LoopNest, loop: UOp) -> UOp:
     """The reduction over a loop, beside others perhaps."""
     (found,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE and loop in n.src[1:]]
     return found
 
 
-def _factors(total: UOp, part: _Parts) -> tuple[UOp, UOp]:
+def _factors(total: UOp, part: Parts) -> tuple[UOp, UOp]:
     """The weights and the values that the last sum multiplies, as the unit takes them."""
     one, other = [read_by_unit(x, part.unit) for x in total.src[0].src]
-    return (one, other) if part.rows[-1] in loops_of(one) else (other, one)
+    return (other, one) if set(part.columns) & loops_of(one) else (one, other)
 
 
 def _kept(nest: LoopNest, value: UOp, loops: tuple[UOp, ...]) -> tuple[LoopNest, tuple[UOp, ...]]:
@@ -258,8 +286,8 @@ def _kept(nest: LoopNest, value: UOp, loops: tuple[UOp, ...]) -> tuple[LoopNest,
     return nest, tuple([UOp.range(size_of(x), y.number, y.role) for x, y in zip(loops, made)])
 
 
-def _scores_by_units(
-    nest: LoopNest, own: tuple[UOp, ...], tiles: Sequence[UOp], part: _Parts
+def scores_by_units(
+    nest: LoopNest, own: tuple[UOp, ...], tiles: Sequence[UOp], part: Parts
 ) -> LoopNest:
     """The scores of what is kept along rows and columns: their keys kept by the group, the sum as an MMA."""
     *_, row, column = own
