@@ -19,19 +19,24 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 from shared_banks import turns
 
 from proofgrad import Context, Device, Tensor
 from proofgrad.backends.llvm.copies import copies_of
+from proofgrad.backends.llvm.held import held_in_registers
 from proofgrad.backends.llvm.matrix_loads import Together, loads_together
 from proofgrad.backends.llvm.written_out import filled_ahead, turns_written_out
+from proofgrad.backends.ptx.dialect import PTXDialect
 from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.fusion import row_products
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.machine.target import Source
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
@@ -171,13 +176,18 @@ def work_of(source: Source) -> Work:
     written_out = turns_written_out(program, group_size(program), frozenset(copied))
     parts = [ahead.parts for ahead in filled_ahead(program).values()]
     kept = frozenset([n for n in program.src if n.op is Ops.FILLED])
+    held = held_in_registers(program, PTXDialect.row_part_bytes)
+    written_whole = frozenset().union(*[part.loops for part in held.values()])
     rows = loads_together(program, kept, source.group_size)
-    together = dict[
-        UOp, list[UOp]
-    ]()  # accesses of shared memory since the last loop began or ended
+    # Accesses of shared memory since the last loop began or ended; of these what a loop that is written out for registers leaves as it is.
+    together, still = dict[UOp, list[UOp]](), dict[UOp, list[UOp]]()
+    around = list[UOp]()
     for node in program.src:
         if node.op in (Ops.RANGE, Ops.END):
+            again = prod([size_of(x) for x in around if x in written_whole])
             _at_banks(work, times[-1], texts[-1], together, rows)
+            _at_banks(work, times[-1] // again, texts[-1], still, rows)
+            around.append(node) if node.op is Ops.RANGE else around.remove(node.src[0])
         match node.op:
             case Ops.RANGE:
                 size = int(node.src[0].arg) if node.src[0].op is Ops.CONST else 1
@@ -200,11 +210,15 @@ def work_of(source: Source) -> Work:
                 work.multiply_adds += times[-1] * node.dtype.lanes
             case Ops.LOAD | Ops.STORE:
                 value = node if node.op is Ops.LOAD else node.src[1]
-                if (memory := node.src[0].src[0]).op is not Ops.PARAM:
-                    if shared:
-                        together.setdefault(memory, []).append(node)
+                memory, moving = node.src[0].src[0], loops_of(node.src[0])
+                again = [x for x in around if x in written_whole and x not in moving]
+                if memory.op is not Ops.PARAM:
+                    place = memory.src[0].src[0].src[0] if memory.op is Ops.FILLED else memory
+                    if shared and place not in held:
+                        (still if again else together).setdefault(memory, []).append(node)
                 else:
-                    work.asked += times[-1] * value.dtype.lanes * value.dtype.scalar.itemsize
+                    count = times[-1] // prod([size_of(x) for x in again])
+                    work.asked += count * value.dtype.lanes * value.dtype.scalar.itemsize
             case Ops.PARAM:
                 work.there += node.arg[1] * node.dtype.itemsize
     return work

@@ -85,7 +85,8 @@ class _Printer(LoopPrinter, MemoryPrinter):
         """Of a kernel of groups, what each item holds: nothing known where it holds what it copies, or masks of it, which may be many."""
         if self.group is None:
             return None
-        if self.held:
+        multiplies = any([n.op is Ops.MMA for n in self.linear.src])  # and holds sums beside a row
+        if self.held and not multiplies:
             return GroupNeeds(self.group, 0, holds_rows=True)
         filled = [n.src[0] for n in self.linear.src if n.op is Ops.FILLED]
         are_masked = any([len(load.src[0].src) > 2 for load in self.copies])

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -40,14 +41,17 @@ def loops_around_parts(linear: UOp) -> dict[UOp, UOp]:
 
 
 def claims_of(linear: UOp, values: Sequence[UOp]) -> Iterator[Claim]:
-    """What must hold of each memory that is filled ahead; `values`: what a Linear stores, read back as terms."""
-    around = loops_around_parts(linear)
+    """What must hold of each memory that is filled ahead; `values`: what a Linear stores, read back as terms.
+
+    Or what its nest stores before registers, where a loop that carries a maximum has another number.
+    """
+    around, carrying = loops_around_parts(linear), loops_of_blocks(UOp.sink(*values))
     nodes = toposort(values)
     kept = [n for n in nodes if n.op is Ops.LOCAL_BUFFER]
     memories = [n for n in kept if any([is_ahead(loop) for loop in n.src[1:]])]
     for memory in memories:
         value, part, *loops = memory.src
-        loop = around[part]
+        loop = next((x for x in carrying if x in toposort((value,))), around[part])
         later, parts = loop + 1, loop_size(part)
         is_later = later < loop.const_like(loop_size(loop))
         for distance in range(parts - 1):  # the parts that iteration `later` does not fill

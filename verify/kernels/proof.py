@@ -189,6 +189,9 @@ class _KernelProof:
             except NotCovered:  # of what could be read last all else is shown
                 self._bounds(stage, stores)
                 self._writers(stage, stores)
+                last, linear = trace[stages - 1]
+                if linear.op is Ops.LINEAR:
+                    self._waits(last, linear, stores)
                 raise
             self._compare(stage, stores, after)
             if isinstance(stage.step, Tactic | Procedure) and _writes(after) != _writes(stores):

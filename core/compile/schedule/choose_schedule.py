@@ -34,7 +34,7 @@ from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operat
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.transposes import choose_transposed
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
-from proofgrad.core.compile.schedule.warp_rows import choose_warp_rows, rows_ahead
+from proofgrad.core.compile.schedule.warp_blocks import choose_warp_rows, rows_ahead
 from proofgrad.core.compile.schedule.warp_tiles import choose_warps, warps_ahead
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops

@@ -14,10 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
-from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
+from proofgrad.core.compile.nests.kernel_schedule import WarpTile
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
-from proofgrad.core.compile.nests.weighted_sums import loops_over_row
 from proofgrad.core.compile.schedule.row_products import RowProducts, Sizes, row_products_of
 from proofgrad.core.compile.schedule.warp_tiles import (
     MOST_REGISTERS,
@@ -26,7 +25,6 @@ from proofgrad.core.compile.schedule.warp_tiles import (
     held_steps,
 )
 from proofgrad.core.compile.steps.mma import read_by_unit, unit_for
-from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
@@ -69,18 +67,23 @@ def tile_of_warps(
             tile = WarpTile(warps, 1, 1, tiles)
             is_short = warps > 1 and warps * high >= 2 * sizes.rows
             room = target.local_bytes_of(target.unit_groups)
-            if not is_short and _fits(tile, sizes, unit, reductions, target, room):
+            if not is_short and fits(tile, sizes, unit, reductions, target, room):
                 return tile
     return None
 
 
-def _fits(
+def fits(
     tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target, room: int
 ) -> bool:
     """Whether items, so many bytes of memory of the group and whole steps of the unit allow a tile."""
+    is_such = is_tile(tile, unit, target)
+    return is_such and _bytes(tile, sizes, unit, reductions, target) <= room
+
+
+def is_tile(tile: WarpTile, unit: MatrixUnit, target: Target) -> bool:
+    """Whether items allow a tile, which has whole steps of the unit."""
     is_such = tile.column_warps == tile.row_tiles == 1 and tile.warps * WARP <= target.group_items
-    is_whole = tile.column_tiles * GROUPS % (QUARTERS * unit.steps) == 0
-    return is_such and is_whole and _bytes(tile, sizes, unit, reductions, target) <= room
+    return is_such and tile.column_tiles * GROUPS % (QUARTERS * unit.steps) == 0
 
 
 def steps_at_once(sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
@@ -94,25 +97,35 @@ def _bytes(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, targ
     rows, keys = tile.row_warps * unit.halves * GROUPS, tile.column_tiles * GROUPS
     weights = rows * keys * unit.factor.itemsize
     return (
-        _bytes_of_blocks(tile, sizes, unit, reductions, target)
-        + _bytes_found(tile, unit, reductions)
+        bytes_of_blocks(tile, sizes, unit, reductions, target)
+        + bytes_found(tile, unit, reductions)
         + weights
     )
 
 
-def _bytes_found(tile: WarpTile, unit: MatrixUnit, reductions: int) -> int:
+def bytes_found(tile: WarpTile, unit: MatrixUnit, reductions: int) -> int:
     """Of each row what its items found, and what that is together."""
     rows = tile.row_warps * unit.halves * GROUPS
     return reductions * rows * (GROUPS + 1) * unit.total.itemsize
 
 
-def _bytes_of_blocks(
+def bytes_of_blocks(
     tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target
 ) -> int:
     """Keys for each time that they go by, and values."""
     keys, columns = tile.column_tiles * GROUPS, _whole(sizes.columns, GROUPS)
     depth = _whole(sizes.depth, steps_at_once(sizes, unit, target))
     return ((reductions + 1) * keys * depth + keys * columns) * unit.factor.itemsize
+
+
+def room_ahead(
+    rows: WarpRows, tile: WarpTile, wanted: int, held: int, reductions: int, target: Target
+) -> int:
+    """Of how many of the next blocks keys and values are copied ahead: as many as wanted, if there are so many, and room beside what is held."""
+    sizes = rows.found.sizes
+    kept = (wanted + 1) * bytes_of_blocks(tile, sizes, rows.unit, reductions, target)
+    blocks = -(-sizes.keys // (tile.column_tiles * GROUPS))
+    return wanted if wanted < blocks and held + kept <= target.local_bytes else 0
 
 
 def _whole(length: int, part: int) -> int:
@@ -127,37 +140,6 @@ def pays_in_warps(
     if unit is None or sizes.rows < LEAST_ROWS or sizes.keys < LEAST_KEYS or sizes.depth < 2:
         return False
     return tile_of_warps(sizes, unit, reductions, target) is not None
-
-
-def choose_warp_rows(kernel: UOp, target: Target, override: Schedule) -> WarpTile | None:
-    """The tile of such a nest; None: it is none, or shall not run so."""
-    if override.warps == NO_WARP_TILE or override.tiled is False:
-        return None
-    if (rows := find_warp_rows(kernel, target)) is None:
-        return None
-    sizes, reductions = rows.found.sizes, len(rows.along)
-    asked = override.warps
-    room = target.local_bytes
-    if asked is not None and _fits(asked, sizes, rows.unit, reductions, target, room):
-        return asked
-    return tile_of_warps(sizes, rows.unit, reductions, target)
-
-
-def rows_ahead(kernel: UOp, tile: WarpTile, target: Target, override: Schedule) -> int | None:
-    """Of how many of the next blocks keys and values are copied while one is multiplied: there is room for all of them.
-
-    None: nothing asks for it, neither the machine nor an override.
-    """
-    if override.ahead is None and not target.copies_ahead:
-        return None
-    rows = find_warp_rows(kernel, target)
-    assert rows is not None
-    sizes, reductions = rows.found.sizes, len(rows.along)
-    wanted = 1 if override.ahead is None else override.ahead
-    kept = (wanted + 1) * _bytes_of_blocks(tile, sizes, rows.unit, reductions, target)
-    kept += _bytes_found(tile, rows.unit, reductions)
-    blocks = -(-sizes.keys // (tile.column_tiles * GROUPS))
-    return wanted if wanted < blocks and kept <= target.local_bytes else 0
 
 
 def find_warp_rows(kernel: UOp, target: Target) -> WarpRows | None:
@@ -180,12 +162,6 @@ def find_warp_rows(kernel: UOp, target: Target) -> WarpRows | None:
     operands = [read_by_unit(x, unit) for n in scores for x in n.src[0].src]
     are_loads = all([x.op is Ops.LOAD for x in operands])
     return WarpRows(found, unit, along) if along is not None and are_loads else None
-
-
-def is_one_pass(rows: WarpRows, tile: WarpTile) -> bool:
-    """Whether keys go by once, beside a running maximum: several blocks, and a law of the reals that is asked for."""
-    has_blocks = rows.found.sizes.keys > tile.column_tiles * GROUPS
-    return is_asked_for() and has_blocks and bool(loops_over_row(rows.found.total))
 
 
 def sums_of_scores(kernel: UOp) -> list[UOp]:

@@ -28,7 +28,8 @@ from proofgrad.core.compile.schedule.threads import (
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.turned_loads import turned_loop
 from proofgrad.core.compile.schedule.vectors import looped_reductions, short_reductions
-from proofgrad.core.compile.schedule.warp_rows import find_warp_rows, is_one_pass
+from proofgrad.core.compile.schedule.warp_blocks import is_one_pass
+from proofgrad.core.compile.schedule.warp_rows import find_warp_rows
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
@@ -70,7 +71,7 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         return leave_whole(nest, along, schedule, target)
     if schedule.warps is not None and schedule.warps.warps:
         if (by_rows := find_warp_rows(nest.graph, target)) is not None:
-            if is_one_pass(by_rows, schedule.warps):
+            if is_one_pass(by_rows, schedule.warps, target):
                 return in_warp_blocks(nest, by_rows, schedule, target)
             return in_warp_rows(nest, by_rows, schedule, target)
         return in_warp_tiles(nest, schedule, target)

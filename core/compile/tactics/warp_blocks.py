@@ -21,7 +21,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_of
-from proofgrad.core.compile.nests.weighted_sums import beside_maximum, loops_over_row, power_of
+from proofgrad.core.compile.nests.weighted_sums import loops_over_row
 from proofgrad.core.compile.schedule.warp_rows import WarpRows, sums_of_scores
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
@@ -42,7 +42,7 @@ from proofgrad.core.compile.tactics.warp_rows import (
     scores_by_units,
     without_mask,
 )
-from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS
+from proofgrad.core.ir.fragments import GROUPS
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -101,9 +101,9 @@ class _Held:
         return (*self.warps, *self.halves, self.row)
 
     def order(self, keys: tuple[UOp, ...]) -> tuple[UOp, ...]:
-        """Loops of rows and of keys in tiles, those that count tiles, items, and what an item has."""
-        *outer, quarter, column = keys
-        return (*outer, *self.warps, self.row, quarter, *self.halves, column)
+        """Loops of rows and of keys: those that count tiles, items, and what an item has."""
+        *tiles, quarter, column = keys
+        return (*tiles, *self.warps, self.row, quarter, *self.halves, column)
 
     def kept(
         self,
@@ -113,16 +113,17 @@ class _Held:
         alike: tuple[UOp, tuple[UOp, ...]] | None = None,
     ) -> LoopNest:
         """A value kept along rows and keys; `alike`: another one, along other keys."""
-        along, number = self.order(keys), fresh_number(nest.graph)
-        each = 1 + len(self.halves)
-        made = [NewLoop(number + k, AxisRole.REDUCE) for k in range(len(along))]
-        made[-each - 1] = NewLoop(made[-each - 1].number, AxisRole.LANE)
+        along = self.order(keys)
         same = [] if alike is None else [(alike[0], self.order(alike[1]))]
-        nest = local_buffer(nest, value, along, tuple(made), same)
-        own = [UOp.range(size_of(x), y.number, y.role) for x, y in zip(along, made)]
-        item, lanes = number + len(made), number + len(made) + 1
-        nest = collapse(nest, tuple(own[len(keys) - 2 : -each]), NewLoop(item, AxisRole.LANE))
-        return collapse(nest, tuple(own[-each:]), NewLoop(lanes, AxisRole.VECTOR))
+        each = len(along) - 1 - len(self.halves)
+        return _filled_by_items(nest, value, along, (len(keys) - 2, each), (each, len(along)), same)
+
+    def kept_for_others(self, nest: LoopNest, value: UOp, keys: tuple[UOp, ...]) -> LoopNest:
+        """The same of what other items of a row read, where what those of a warp read at once lies in banks of its own."""
+        quarter, column = keys
+        each = *self.halves, column
+        along = *each, *self.warps, self.row, quarter
+        return _filled_by_items(nest, value, along, (len(each), len(along)), (0, len(each)), [])
 
     def weights_kept(
         self,
@@ -136,6 +137,25 @@ class _Held:
         nest = self.kept(nest, value, (*outer, *inner))
         whole = NewLoop(part.row.number)
         return collapse(nest, (*self.halves, self.row), whole) if self.halves else nest
+
+
+def _filled_by_items(
+    nest: LoopNest,
+    value: UOp,
+    along: tuple[UOp, ...],
+    items: tuple[int, int],
+    each: tuple[int, int],
+    alike: list[tuple[UOp, tuple[UOp, ...]]],
+) -> LoopNest:
+    """A value kept along loops, of which these, from one to before the other, become that of items, and the lanes that each fills."""
+    number = fresh_number(nest.graph)
+    roles = [AxisRole.LANE if k == items[1] - 1 else AxisRole.REDUCE for k in range(len(along))]
+    made = [NewLoop(number + k, role) for k, role in enumerate(roles)]
+    nest = local_buffer(nest, value, along, tuple(made), alike)
+    own = [UOp.range(size_of(x), y.number, y.role) for x, y in zip(along, made)]
+    item, lanes = number + len(made), number + len(made) + 1
+    nest = collapse(nest, tuple(own[slice(*items)]), NewLoop(item, AxisRole.LANE))
+    return collapse(nest, tuple(own[slice(*each)]), NewLoop(lanes, AxisRole.VECTOR))
 
 
 def _scores_kept(nest: LoopNest, keys: list[UOp], held: _Held, part: Parts) -> LoopNest:
@@ -172,7 +192,7 @@ def _found_of_block(
         nest, keys = keys_in_tiles(nest, keys, part.tiles, AxisRole.UPCAST)
     tile, *inner = keys
     nest = reduce_inside(nest, reduction_over(nest, tile), (tile,))
-    return held.kept(nest, reduction_over(nest, tile), tuple(inner))
+    return held.kept_for_others(nest, reduction_over(nest, tile), tuple(inner))
 
 
 def _power_along(kernel: UOp, loops: tuple[UOp, ...]) -> UOp:

@@ -71,7 +71,9 @@ def in_warp_rows(nest: LoopNest, rows: WarpRows, schedule: Schedule, target: Tar
 
 
 # Keeps a value along outer loops and those of a tile.
-WeightsKept: TypeAlias = "Callable[[LoopNest, UOp, tuple[UOp, ...], tuple[UOp, UOp], Parts], LoopNest]"
+WeightsKept: TypeAlias = (
+    "Callable[[LoopNest, UOp, tuple[UOp, ...], tuple[UOp, UOp], Parts], LoopNest]"
+)
 
 
 class Parts:
