@@ -11,7 +11,7 @@ from __future__ import annotations
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
 from proofgrad.core.compile.nests.weighted_sums import loops_over_row
-from proofgrad.core.compile.schedule.occupancy import GroupShape, groups_of_unit
+from proofgrad.core.compile.schedule.occupancy import OTHER_WORDS, GroupShape, groups_of_unit
 from proofgrad.core.compile.schedule.row_products import Sizes
 from proofgrad.core.compile.schedule.warp_rows import (
     KEY_TILES,
@@ -25,7 +25,7 @@ from proofgrad.core.compile.schedule.warp_rows import (
     room_ahead,
     tile_of_warps,
 )
-from proofgrad.core.compile.schedule.warp_tiles import MOST_REGISTERS, OTHER_REGISTERS, WORD_BYTES
+from proofgrad.core.compile.schedule.warp_tiles import MOST_REGISTERS, WORD_BYTES
 from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, WARP
 from proofgrad.core.ir.uop import UOp
@@ -88,11 +88,12 @@ def _tile_of_pass(rows: WarpRows, target: Target) -> WarpTile | None:
 
 def _fits(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, target: Target) -> bool:
     """Whether registers of items and memory of the group have room, this also for what items hold, as steps count it."""
-    words = _held_words(tile, sizes, unit)
+    powers = _bytes_of_scores(tile, unit) // WORD_BYTES  # beside scores, which they are made of
+    words = _held_words(tile, sizes, unit) + powers
     return (
         is_tile(tile, unit, target)
         and _bytes_of_scores(tile, unit) <= target.row_part_bytes
-        and words + OTHER_REGISTERS <= MOST_REGISTERS
+        and words + OTHER_WORDS <= MOST_REGISTERS
         and _bytes_held(tile, unit) + _bytes_kept(tile, sizes, unit, target) <= target.local_bytes
     )
 

@@ -88,7 +88,7 @@ def is_tile(tile: WarpTile, unit: MatrixUnit, target: Target) -> bool:
 
 def steps_at_once(sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
     """Steps of a score that the items of a warp hold in one wide load each, or all of them."""
-    fewest = QUARTERS * unit.steps
+    fewest = QUARTERS * max(2, unit.steps)  # an item holds two or more
     return min(QUARTERS * held_steps(unit, target), _whole(sizes.depth, fewest))
 
 
