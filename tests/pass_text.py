@@ -249,11 +249,11 @@ class _Arguments:
         """Reductions as `t0, t1`."""
         return (self.nodes(self.first()),)
 
-    def alike(self) -> list[tuple[UOp, UOp]]:
-        """Values as `alike t1 of r2`."""
+    def alike(self) -> list[tuple[UOp, tuple[UOp, ...]]]:
+        """Values as `alike t1 of r2, r3`, each of its loops."""
+        found = re.findall(r"alike (\w+) of (\w+(?:, \w+)*)", self.text)
         return [
-            (self.names[v], self.names[r])
-            for v, r in re.findall(r"alike (\w+) of (\w+)", self.text)
+            (self.names[v], tuple([self.names[r] for r in own.split(", ")])) for v, own in found
         ]
 
 

@@ -133,7 +133,7 @@ def for_keep(graph: UOp) -> Iterator[Arguments]:
             for other in NO_LOOPS:
                 yield _call(value, (loop, other), (one, NewLoop(23)))
             for other, its in product((*values, FOREIGN), own):
-                yield _call(value, (loop,), (one,), [(other, its)])
+                yield _call(value, (loop,), (one,), [(other, (its,))])
         yield _call(value, (), ())
 
 

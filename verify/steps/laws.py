@@ -234,7 +234,7 @@ LAWS: dict[str, Law] = {
     ),
     "fill_ahead": Law(
         ahead.claims(),
-        "the loop is the outermost of one reduction, and runs one by one; no reduction in what is kept; that later steps leave the loops"
+        "the loop is the outermost of one reduction, or of those that a loop which carries a maximum runs together, and runs one by one; no reduction in what is kept; that later steps leave the loops"
         " alone (steps/loop_nest.py), and that waits stand between what items fill and read, in each Linear"
         " (verify/kernels/waiting.py)",
     ),

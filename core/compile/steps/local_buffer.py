@@ -54,6 +54,7 @@ def local_buffer(
     known = set(toposort((nest.graph,)))
     for same, own in alike:
         require(same in known, "a value that is not in the nest", same)
+        require(0 < len(own) <= len(loops), "no loops, or more than are kept along", *own)
         is_alike = same_function((value, loops[-len(own) :]), (same, own))
         require(is_alike, "another function of its loops", same)
         changes[same] = element((*loops[: -len(own)], *own))
