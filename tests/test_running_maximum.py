@@ -65,6 +65,18 @@ def test_masked_attention_is_that_of_the_whole_matrix(carried: list[LoopNest], c
     assert len(carried) == 1
 
 
+@pytest.mark.parametrize("keys", [70, 128])
+def test_masks_of_truths_hide_where_blocks_divide_the_keys_and_where_not(
+    carried: list[LoopNest], keys: int
+) -> None:
+    arrays, seen = given(2, 13, keys, 24), np.random.default_rng(2).random((13, keys)) < 0.6
+    q, k, v = map(Tensor, arrays)
+    found = q.scaled_dot_product_attention(k, v, Tensor(seen))
+    exact = attention(*arrays, np.where(seen, 0, -np.inf))
+    assert np.allclose(found.numpy(), exact, atol=1e-5)
+    assert len(carried) == 1
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_scores_that_grow_and_fall_stay_in_range(carried: list[LoopNest], sign: float) -> None:
     """Of the first scores, or the last, no power beside the others is a number above 0."""

@@ -17,7 +17,7 @@ from math import inf
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import CONVERSIONS, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
@@ -104,7 +104,7 @@ class Weighted:
     """A sum over one row, or the blocks of one and the elements of a block, of a power times `rest`, under a mask perhaps.
 
     `around` are the factors and divisors of the power that do not change with the loops, inner first: they may be those of the
-    sum. `casts` are the types that the power, or a product of it, was converted to.
+    sum. `casts` convert the power, or a product of it, to other types, or round it for matrix units.
     """
 
     total: UOp
@@ -117,7 +117,7 @@ class Weighted:
     def term(self, power: UOp) -> UOp:
         """The term of the sum with another power, and nothing around it."""
         for cast in self.casts:
-            power = power.cast(cast.dtype)
+            power = cast.with_src((power,))
         term = power if self.rest is None else power * self.rest
         return term if self.mask is None else self.mask.where(term, term.const_like(0))
 
@@ -155,7 +155,7 @@ def _weight(node: UOp, total: UOp) -> tuple[Power, tuple[UOp, ...], tuple[UOp, .
     own, casts, around = frozenset(total.src[1:]), list[UOp](), list[UOp]()
     while (power := power_of(node, Ops.REDUCE)) is None:
         inner = None
-        if node.op is Ops.CAST:
+        if node.op in CONVERSIONS:
             casts.append(node)
             inner = node.src[0]
         elif node.op is Ops.MUL or node.op is Ops.FDIV:

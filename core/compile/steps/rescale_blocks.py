@@ -116,7 +116,7 @@ def _block_maximum(power: Power, blocks: UOp, element: UOp) -> UOp:
     require(own[0].src == blocks.src, "a maximum of other blocks", own[0], blocks)
     mine = value.substitute({own[0]: blocks})
     terms = [mine, *([mine.src[1]] if _is_masked_maximum(mine) else [])]
-    is_of_power = [same_function((x, own[1:]), (power.value, (element,))) for x in terms]
+    is_of_power = [same_function((x, (own[1],)), (power.value, (element,))) for x in terms]
     require(any(is_of_power), "a maximum of something else", power.reference)
     return UOp(Ops.REDUCE, value.dtype, (mine, own[1]), Ops.MAX)
 
