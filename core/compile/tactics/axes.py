@@ -5,6 +5,7 @@ Owns: the order of the steps. Does not own: what is chosen (choose_schedule.py),
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -34,7 +35,7 @@ from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.extend import end_by_masks
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, require
 from proofgrad.core.compile.steps.prefixes import prefixes
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
@@ -72,7 +73,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     if schedule.warps is not None and schedule.warps.warps:
         if (by_rows := find_warp_rows(nest.graph, target)) is not None:
             if is_one_pass(by_rows, schedule.warps, target):
-                return in_warp_blocks(nest, by_rows, schedule, target)
+                with suppress(StepRefused):  # then keys go by for each reduction
+                    return in_warp_blocks(nest, by_rows, schedule, target)
             return in_warp_rows(nest, by_rows, schedule, target)
         return in_warp_tiles(nest, schedule, target)
     if schedule.matrices is not None and schedule.matrices.rows:

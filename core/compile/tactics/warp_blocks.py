@@ -26,7 +26,7 @@ from proofgrad.core.compile.schedule.warp_rows import WarpRows, sums_of_scores
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.local_buffer import local_buffer
-from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.rescale_blocks import rescale_blocks
 from proofgrad.core.compile.steps.split import split, split_reading_inside
@@ -161,7 +161,8 @@ def _filled_by_items(
 def _scores_kept(nest: LoopNest, keys: list[UOp], held: _Held, part: Parts) -> LoopNest:
     """The scores of a block, multiplied once."""
     of_total, of_sum, of_maximum = keys
-    (one,) = [n for n in sums_of_scores(nest.graph) if of_maximum in loops_of(n)]
+    one, *more = [n for n in sums_of_scores(nest.graph) if of_maximum in loops_of(n)]
+    require(not more, "several products of a score", *more)
     others = [
         (n, (*held.rows, loop))
         for loop in (of_total, of_sum)
@@ -196,6 +197,7 @@ def _found_of_block(
 
 
 def _power_along(kernel: UOp, loops: tuple[UOp, ...]) -> UOp:
-    """The power that changes with loops of keys."""
-    (power,) = [n for n in toposort((kernel,)) if n.op is Ops.EXP2 and set(loops) <= loops_of(n)]
-    return power
+    """The power that changes with loops of keys; others may be in what it is of."""
+    powers = [n for n in toposort((kernel,)) if n.op is Ops.EXP2 and set(loops) <= loops_of(n)]
+    require(bool(powers), "no power along these loops", *loops)
+    return powers[-1]
