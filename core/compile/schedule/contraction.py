@@ -258,6 +258,14 @@ class Contraction:
         is_asked_for = bool(self.blocks) or (is_long and self.rows_lie_along_depth)
         return is_asked_for or 0 < self.window_step < MOST_STEPS
 
+    def rows_of_a_line(self, elements: int) -> int:
+        """So many neighbouring rows have their elements of a step in one line of so many elements: windows of stride 2 every other one."""
+        steps = set(load_steps(self.row_factor, self.rows)) - {1}
+        if not steps:
+            return elements
+        step = steps.pop() if len(steps) == 1 else None
+        return elements // step if step is not None and 0 < step <= elements else 1
+
     @cached_property
     def rows_are_of_a_matrix(self) -> bool:
         """Whether rows lie side by side, and are no windows, which overlap."""

@@ -302,8 +302,7 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
     elements = cache.line_bytes // contraction.itemsize
     if is_near:
         lines /= min(elements, size_of(contraction.reduction.src[-1]))
-    if contraction.rows_lie_side_by_side:
-        lines /= min(elements, tile.rows)
+    lines /= min(contraction.rows_of_a_line(elements), tile.rows)
     # From where they lie, which nothing foresees; windows, which overlap, are read again, from the first cache.
     is_far = read * contraction.growth_of_rows < 2 and not contraction.rows_lie_along_depth
     if contraction.rows_are_of_a_matrix:  # where the next tile finds them in the second cache, too
