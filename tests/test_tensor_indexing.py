@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -380,3 +381,31 @@ ROWS = np.arange(12, dtype=np.int32).reshape(3, 4)
 )
 def test_a_list_of_lists_or_slices_is_a_tuple_as_in_torch(index: object, expected: object) -> None:
     np.testing.assert_array_equal(Tensor(ROWS)[index].numpy(), expected)
+
+
+@pytest.mark.parametrize("what", ["x.nonzero()", "x[mask]", "x[mask] = y"])
+def test_positions_of_a_mask_are_no_python_numbers(what: str) -> None:
+    side = 256
+    values = np.random.default_rng(3).normal(size=(side, side)).astype(np.float32)
+    x, rows, mask = Tensor(values).realize(), values[values > 0], (Tensor(values) > 0).realize()
+    new = Tensor(rows).realize()
+
+    def run() -> Any:
+        if what == "x.nonzero()":
+            return mask.nonzero().numpy()
+        if what == "x[mask]":
+            return x[mask].numpy()
+        written = x.clone()
+        written[mask] = new + 1
+        return written.numpy()
+
+    run()  # compiles
+    tracemalloc.start()
+    found = run()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    changed = values.copy()
+    changed[values > 0] += 1
+    want = {"x.nonzero()": np.argwhere(values > 0), "x[mask]": rows, "x[mask] = y": changed}
+    assert np.array_equal(found, want[what])
+    assert most < 16 * side * side  # a list of int takes 40 bytes each

@@ -81,13 +81,11 @@ def _own(
 ) -> set[UOp]:
     """The nodes of a block that only this operand of choices needs: looked at again as each of their users is found."""
     own: set[UOp] = set()
-    stack = [choice.src[operand] for choice in choices]
+    chosen, stack = set(choices), [choice.src[operand] for choice in choices]
     while stack:
         node = stack.pop()
-        if node in inside and node not in own and node.op in _PURE and node not in choices:
-            if all(
-                [n in own or (n in choices and _is_only(node, n, operand)) for n in users[node]]
-            ):
+        if node in inside and node not in own and node.op in _PURE and node not in chosen:
+            if all(n in own or (n in chosen and _is_only(node, n, operand)) for n in users[node]):
                 own.add(node)
                 stack += node.src
     return own

@@ -11,7 +11,6 @@ that is written to and, if that is a view, the Tensors it is a view of.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from math import prod
 from typing import Any, ClassVar, NoReturn, Self
 from weakref import WeakKeyDictionary, ref
@@ -293,8 +292,8 @@ class Assignment(Selection):
             )
         if not count:
             return 0
-        rows = [max(0, done - 1) for done in accumulate(flags)]
-        return given[type(self)(rows, self.device)].reshape(self.shape)
+        done = self._with(mask._uop).flatten().cumsum()
+        return take(given, 0, (done - 1).maximum(0)).reshape(self.shape)
 
     def _scattered(self, pending: Sequence[tuple[int, Any]], value: Any) -> UOp:
         """This Tensor with `value` at the positions of some axes; of two for one position the last.

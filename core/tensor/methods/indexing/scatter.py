@@ -8,11 +8,10 @@ position (core/compile/tactics/scatter.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import ShapeError, at_least, row_major_strides, show, sizes
+from proofgrad.core.ir.shapes import ShapeError, at_least, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Scalar, Whole, plain_number, resolve_axis
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
@@ -142,25 +141,19 @@ class Scatter(Selection):
         """
         mask = self.ne(0)
         if size is None:
-            positions = mask._true_positions()
-            if not self.ndim:
-                return self._iota(0).reshape((len(positions), 0))
-            return self._line(positions)._unravelled(sizes().value_of_shape(self.shape))
+            flat = mask._true_positions()
+            count, shape = flat.shape[0], sizes().value_of_shape(self.shape)
+        else:
+            flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
+            count, shape = size, self.shape
         if not self.ndim:
-            return self._iota(0).reshape((size, 0))
-        flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
+            return self._iota(0).reshape((count, 0))
+        columns = flat._position_of_each_axis(shape)
+        rows = columns[0].stack(*columns[1:], dim=-1).cast(dtypes.int32)
+        if size is None:
+            return rows
         inside = self._iota(size) < mask.sum()
-        rows = flat._unravelled(self.shape)
         return inside.unsqueeze(-1).where(rows, math.trunc(fill_value))
-
-    def _line(self, positions: list[int]) -> Self:
-        return self._with(self._as_tensor(positions)._uop) if positions else self._iota(0)
-
-    def _unravelled(self, shape: Sequence[int]) -> Self:
-        """Positions in row-major order as rows of positions."""
-        steps = [(step, max(1, size)) for step, size in zip(row_major_strides(shape), shape)]
-        columns = [self // max(1, step) % size for step, size in steps]
-        return columns[0].stack(*columns[1:], dim=-1).cast(dtypes.int32)
 
 
 def _neutral(reduce: str, tensor: Scatter) -> Scalar:

@@ -5,7 +5,9 @@ Owns: what an index means. Does not own: the choice of elements by integers in m
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from itertools import compress
 from math import prod
 from typing import Any, NamedTuple, Self
 
@@ -150,18 +152,19 @@ class Selection(Reduction):
                 f" {show(self.shape)}; the sizes must be equal"
             )
         flat = self._with(mask._uop)._true_positions()
-        numbers = sizes().value_of_shape(mask.shape)
-        steps = row_major_strides(numbers)
-        lines = [
-            [position // step % size for position in flat] for step, size in zip(steps, numbers)
-        ]
-        return [self._as_tensor(line) if line else self._iota(0) for line in lines]
+        return flat._position_of_each_axis(sizes().value_of_shape(mask.shape))
 
-    def _true_positions(self) -> list[int]:
-        """The positions of the true elements in row-major order. They are computed now."""
-        return [
-            position for position, value in enumerate(machine.read(self._uop, self.device)) if value
-        ]
+    def _true_positions(self) -> Self:
+        """The positions of the true elements in row-major order, as integers in memory. They are computed now."""
+        flags = bytes(machine.read(self._uop, self.device))
+        found = array("i", compress(range(len(flags)), flags))
+        return self._with(machine.host_buffer(found.tobytes(), dtypes.int32, self.device))
+
+    def _position_of_each_axis(self, shape: Sequence[int]) -> list[Self]:
+        """Positions in row-major order as a position of each axis."""
+        steps = [max(1, step) for step in row_major_strides(shape)]
+        whole = [self if step == 1 else self // step for step in steps]
+        return whole[:1] + [part % max(1, size) for part, size in zip(whole[1:], shape[1:])]
 
     def _pick(self, axis: Whole, position: Any) -> Self:
         """One position of an axis, without the axis. Raises: IndexError."""
