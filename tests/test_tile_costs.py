@@ -184,7 +184,9 @@ def test_a_few_columns_are_lanes_of_a_tile_of_rows_where_they_lie(
 def test_windows_side_by_side_in_lines_are_no_line_each(stride: int) -> None:
     """Of stride 2 eight are in a line: to get it is no load for each, and tall tiles of one vector are as fast as of stride 1."""
     x, w = Tensor.empty(8, 64, 57, 14 * stride + 2).realize(), Tensor.empty(128, 64, 3, 3).realize()
-    (call,) = compiler().kernel_graph(UOp.sink(x.conv2d(w, stride=stride).uop).replace(arg="CPU")).src
+    (call,) = (
+        compiler().kernel_graph(UOp.sink(x.conv2d(w, stride=stride).uop).replace(arg="CPU")).src
+    )
     found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
     assert found is not None
     way, tile = found

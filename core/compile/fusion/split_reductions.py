@@ -98,6 +98,8 @@ def _parts_of_rows(node: UOp) -> Parts | None:
             break
         inner.append(axis)
         together *= value.shape[axis]
+    else:  # all of them are one part
+        return None
     whole = value.shape[axis]
     size = _length_of_parts(whole, at_most // together, -(-LEAST_ROWS // together))
     blocks, left = Blocks(axis, size, tuple(sorted(inner)), blocks_first=True), whole % size

@@ -321,9 +321,7 @@ class Assignment(Selection):
         hit = (last >= 0).reshape((count, *[1] * len(kept)))
         order = [*axes, *rest]
         result = hit.where(chosen, self.permute(order).reshape((count, *kept)))
-        back: Self = result.reshape((*sizes, *kept)).permute(
-            [order.index(k) for k in range(self.ndim)]
-        )
+        back = result.reshape((*sizes, *kept)).permute([order.index(k) for k in range(self.ndim)])
         return back._uop
 
     # -- in place ---------------------------------------------------------------------------------
