@@ -34,6 +34,7 @@ from proofgrad.core.compile.tactics.to_program import (
 )
 from proofgrad.core.compile.tactics.unroll import unroll_upcasts
 from proofgrad.core.compile.tactics.variable_sizes import extend_loops, shorten_loops
+from proofgrad.core.compile.tactics.whole_lines import write_whole_lines
 from proofgrad.core.compile.tactics.windows import deinterleave_windows
 from proofgrad.core.compile.tactics.write_windows import write_windows
 from proofgrad.core.ir.ops import Ops
@@ -64,6 +65,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("separate loops", Form.KERNEL, Tactic(separate_loops), optional=True),
     Stage("simplify separated", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("merge loops", Form.KERNEL, Tactic(merge_loops), optional=True),
+    Stage("whole lines", Form.KERNEL, Tactic(write_whole_lines), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("extend loops", Form.KERNEL, Tactic(extend_loops), optional=True),
     Stage("lower scatters", Form.KERNEL, Tactic(lower_scatters), optional=True),

@@ -59,6 +59,7 @@ PASSES = {stage.name: stage for stage in KERNEL_STAGES}
 TARGETS = {
     "PLAIN": Target("PLAIN"),
     "AVX512": Target("AVX512", vector_bytes=64, vector_registers=32, threads=2, scratch_bytes=4096),
+    "SERVER": Target("SERVER", vector_bytes=64, past_caches_bytes=1 << 23),
     "TILES": Target("TILES", vector_bytes=16, scratch_bytes=4096, matrix_units=UNITS),
     "SSE": Target("SSE", vector_bytes=16),
     "DOTS": Target("DOTS", vector_bytes=16, has_dot=True),
@@ -202,13 +203,13 @@ class _Arguments:
 
     def after(self, word: str) -> str:
         """The text behind a word, up to the next."""
-        found = re.search(rf"\b{word} (.+?)(?= (?:by|into|to|along|alike|of) |$)", self.text)
+        found = re.search(rf"\b{word} (.+?)(?= (?:by|into|to|along|alike|of|from) |$)", self.text)
         if found is None:
             raise ValueError(f"expected `{word}` in {self.text!r}")
         return found[1]
 
     def first(self) -> str:
-        return re.split(r" (?:by|into|to|along|alike) ", f"{self.text} ")[0].strip()
+        return re.split(r" (?:by|into|to|along|alike|from) ", f"{self.text} ")[0].strip()
 
     def nodes(self, text: str) -> tuple[UOp, ...]:
         return tuple([self.names[name.strip()] for name in text.split(",")])
@@ -259,6 +260,7 @@ class _Arguments:
 
 _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "accumulate": lambda a: (),
+    "align": lambda a: (a.node(), *a.nodes(a.after("from")), *a.numbers("by")),
     "all_reduce": lambda a: (a.node(), a.made()[0].number),
     "carry": lambda a: a.carried(),
     "carry_maximum": lambda a: (),

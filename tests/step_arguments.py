@@ -218,6 +218,15 @@ def for_split_index_set(graph: UOp) -> Iterator[Arguments]:
             yield _call(loop, borders)
 
 
+def for_align(graph: UOp) -> Iterator[Arguments]:
+    loops = loops_in(graph)
+    starts = [UOp.index(1), UOp.index(-1), FOREIGN, *[x * 3 + 1 for x in loops], *NO_LOOPS]
+    for loop in (*loops, FOREIGN, graph, *NO_LOOPS):
+        for start in starts:
+            for length in (0, 1, 2, 4):
+                yield _call(loop, start, length)
+
+
 def for_scatter(graph: UOp) -> Iterator[Arguments]:
     yield _call()
 
@@ -352,6 +361,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "pad_rows": for_pad_rows,
     "sum_in_memory": for_sum_in_memory,
     "split_index_set": for_split_index_set,
+    "align": for_align,
     "scatter": for_scatter,
     "join_sums": for_each_node,
     "prefix_in_blocks": for_prefix_in_blocks,

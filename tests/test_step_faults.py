@@ -92,6 +92,10 @@ LAWS = (
     _fault("window", "border + 1, None", "border + 2, None"),
     _fault("split_index_set", "return end - first", "return end - first + 1"),
     _fault("split_index_set", "(i < end)", "(i <= end)"),
+    _fault("align", "j + s // k * k - s,", "j - s,"),
+    _fault("align", "(s % k + i,)", "(i,)"),
+    _fault("align", "(n + (k - 1),)", "(n,)"),
+    _fault("align", "~(j < s % k) & (j < s % k + n)", "j < s % k + n"),
 )  # fmt: skip
 
 # Around the laws: what the runs of every small kernel have to see.
@@ -117,6 +121,8 @@ BODIES = (
     _fault("window", "lies_between(one.first, 0, size_of(loop) - one.size, facts)", "True"),
     _fault("window", "set.intersection(*windows)", "set.union(*windows)"),
     _fault("split_index_set", "(0, *borders, size)", "(0, *borders)"),
+    _fault("align", "bound.isdisjoint((loop, *around))", "loop not in bound"),
+    _fault("align", "exchanged(nest.graph, {loop: value}, counters, inside)", "exchanged(nest.graph, {loop: value}, counters)"),
     _fault("split_index_set", "UOp.index(first)", "UOp.index(0)"),
     _fault("extend", "lies_between(rest, 0, facts.hi(rest), facts)", "True"),
     _fault("tables", "start = UOp.const(memory.dtype, identity(op, memory.dtype))", "start = UOp.const(memory.dtype, 1)"),

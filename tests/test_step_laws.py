@@ -61,6 +61,7 @@ SMALL = (
     "leave",
     "window",
     "split_index_set",
+    "align",
     "pair",
     "reduce_in_parts",
     "reduce_inside",

@@ -48,6 +48,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "extend": ("extend_law", "quotient_up"),
     "window": ("window_law", "bounds_by"),
     "split_index_set": ("is_of_part", "size_of_part"),
+    "align": ("align_law",),
     "collapse": ("collapse_law", "digits_of"),
     "digits": ("product_of", "number_of"),
     "bounds": ("lies_between", "is_inside", "fits"),
@@ -112,7 +113,7 @@ BODIES = (
         "pair",
         "tables",
     ),
-    *("accumulate", "lanes", "narrow", "extend", "window", "leave", "split_index_set"),
+    *("accumulate", "lanes", "narrow", "extend", "window", "leave", "split_index_set", "align"),
     *("tensor_program", "reduce_in_parts", "store", "read_parts", "exchange"),
 )
 SECONDS = 120  # of a process's own time for one fault

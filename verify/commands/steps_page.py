@@ -26,6 +26,7 @@ ORDER = (
         "unmask",
         "leave",
         "window",
+        "align",
         "split_index_set",
         "pair",
         "scatter",

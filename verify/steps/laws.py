@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from proofgrad.core.compile.steps.align import align_law
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.extend import extend_law
 from proofgrad.core.compile.steps.mma import warp_law
@@ -105,6 +106,10 @@ LAWS: dict[str, Law] = {
         | _ORDER,
         "an output loop of known size, of one store, that nothing else runs over; borders are inside of it, in order; the memory"
         " that is stored is read at the position that is stored alone",
+    ),
+    "align": Law(
+        iterations.claims_of("the earlier loop", align_law()) | _BOUNDS | _ORDER,
+        "an output loop of known size, that nothing else runs over, nor over a loop of the start; that the start is not below 0, by facts",
     ),
     "leave": Law(
         {

@@ -81,6 +81,7 @@ class Target:
     cache_bytes: int = SECOND_CACHE_BYTES  # of the second cache, which a core has to itself
     page_bytes: int = PAGE_BYTES  # of memory that a processor foresees the reading of
     core: Core = Core()
+    past_caches_bytes: int = 0  # of results that are stored past the caches, at least; 0: none are
     scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected

@@ -1,0 +1,98 @@
+"""Tactic: long results are written as whole lines of memory, wherever their rows begin.
+
+Does not own: the laws (steps/align.py, steps/split_index_set.py), which stores pass the caches (backends/llvm/nontemporal.py).
+
+    rows of 5, lines of 4:    - - 2 3 | 4 5 6 - |          the first and the last line of each row, in loops of their own
+                              - 0 1 2 | 3 4 - - |
+
+A line that is stored past the caches is neither read before it is changed nor kept, but only a whole one can be. Rows that are no
+multiple of a line begin inside of one, each elsewhere: all but the ends of each row are whole lines all the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import (
+    BINDERS,
+    fresh_number,
+    is_fixed,
+    output_loops,
+    size_of,
+)
+from proofgrad.core.compile.nests.strides import at_start, coefficient
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.steps.align import align
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.split_index_set import split_index_set
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Lines of a row, of which both ends are written apart, each as often as a line in the middle and from memory that is read before.
+LEAST_LINES = 8
+
+
+class _Rows(NamedTuple):
+    """The loop along the rows of a result, where each of them begins, and elements of a line."""
+
+    loop: UOp
+    start: UOp
+    line: int
+
+
+def write_whole_lines(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
+    """The first line of all rows, the lines between, and the last ones, where rows begin inside of lines."""
+    rows = _rows(nest.graph, context.target)
+    if rows is None:
+        return nest
+    size = size_of(rows.loop)
+    if (along := _loop_that_reads_lines(nest.graph, rows.loop)) is not None:
+        made = fresh_number(nest.graph)
+        nest = reorder(nest, along, made)
+        start = rows.start.substitute({along: along.replace(arg=(made, along.arg[1]))})
+        rows = rows._replace(start=start)
+    nest = align(nest, *rows)
+    loop = next(x for x in output_loops(nest.graph) if x.arg == rows.loop.arg)
+    return split_index_set(nest, loop, (rows.line, size // rows.line * rows.line))
+
+
+def _loop_that_reads_lines(graph: UOp, rows: UOp) -> UOp | None:
+    """Where what is read lies apart along the rows, the loop along which all of it is contiguous: it runs inside, so that each line is
+    read once. None: there is none.
+    """
+    positions = [n.src[0].src[1] for n in toposort((graph,)) if n.op is Ops.LOAD]
+    apart = [index for index in positions if coefficient(index, rows) not in (0, 1)]
+    loops = [x for x in output_loops(graph) if all([coefficient(i, x) == 1 for i in apart])]
+    return loops[-1] if apart and loops else None
+
+
+def _rows(graph: UOp, target: Target) -> _Rows | None:
+    """The rows of a long result that begin inside of lines; None if they do not, or vectors do not fill lines."""
+    store = graph.src[0]
+    memory, position, *masks = store.src[0].src
+    least = target.past_caches_bytes
+    if not least or len(graph.src) > 1 or len(store.src) > 2 or masks:
+        return None
+    if memory.arg[1] * memory.dtype.itemsize < least or memory.dtype.is_bool:
+        return None
+    nodes, loops = toposort((graph,)), output_loops(graph)
+    is_read = any([n.op is Ops.LOAD and n.src[0].src[0] is memory for n in nodes])
+    if is_read or any([n.op in BINDERS for n in nodes]) or not all(map(is_fixed, loops)):
+        return None
+    line = target.first_cache.line_bytes // memory.dtype.itemsize
+    widest = max([n.dtype.itemsize for n in nodes if n.op is Ops.LOAD], default=1)
+    if target.vector_bytes // max(widest, memory.dtype.itemsize) % line:
+        return None
+    for loop in loops:
+        if coefficient(position, loop) == 1 and size_of(loop) >= LEAST_LINES * line:
+            start = position.substitute({loop: UOp.index(0)})
+            return _Rows(loop, start, line) if _is_between_lines(start, loops, line) else None
+    return None
+
+
+def _is_between_lines(start: UOp, loops: list[UOp], line: int) -> bool:
+    """Whether rows that begin there may begin inside of a line."""
+    moves = [coefficient(start, loop) for loop in loops]
+    return any([move is None or move % line for move in (*moves, at_start(start))])
