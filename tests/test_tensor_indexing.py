@@ -409,3 +409,16 @@ def test_positions_of_a_mask_are_no_python_numbers(what: str) -> None:
     want = {"x.nonzero()": np.argwhere(values > 0), "x[mask]": rows, "x[mask] = y": changed}
     assert np.array_equal(found, want[what])
     assert most < 16 * side * side  # a list of int takes 40 bytes each
+
+
+@pytest.mark.parametrize("reduce", ["prod", "amax", "amin"])
+def test_work_of_a_gradient_of_scatter_reduce_is_linear(reduce: str) -> None:
+    n = 3001
+    rng = np.random.default_rng(5)
+    index, values = rng.integers(0, n, n), rng.integers(-3, 4, n).astype(np.float32)
+    source = Tensor(values, requires_grad=True)
+    GlobalCounters.reset()
+    Tensor.ones(n).scatter_reduce(0, Tensor(index), source, reduce).sum().backward()
+    assert source.grad is not None
+    source.grad.realize()
+    assert GlobalCounters.global_ops < 1000 * n

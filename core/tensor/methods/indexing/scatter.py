@@ -7,10 +7,12 @@ position (core/compile/tactics/scatter.py).
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, at_least, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Scalar, Whole, plain_number, resolve_axis
@@ -18,9 +20,17 @@ from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
+from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.indexing.selection import Selection
-from proofgrad.core.tensor.methods.indexing.take import is_position, last_true, take, take_along
+from proofgrad.core.tensor.methods.indexing.take import (
+    is_position,
+    last_true,
+    one_of,
+    take,
+    take_along,
+)
 
+_T = TypeVar("_T", bound=Selection)
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
@@ -102,9 +112,8 @@ class Scatter(Selection):
 
         hits, sources = self._hits_of_positions(axis, index, src)
         wide = accumulation_dtype(self.dtype)  # rounded to 16 bits once
-        values = sources.cast(wide)._axis_last(axis).unsqueeze(-2)
-        values = hits.where(values, _neutral(reduce, values))
-        total, own = _reduced(reduce, values), self.cast(wide)._axis_last(axis)
+        values, own = sources.cast(wide)._axis_last(axis), self.cast(wide)._axis_last(axis)
+        total = _combined(reduce, values, hits)
         result: Self = _joined(reduce, own, total, hits.sum(-1), include_self)
         result = result._axis_from_last(axis)
         return result.cast(self.dtype) if self.dtype.is_float else result
@@ -167,6 +176,51 @@ def _neutral(reduce: str, tensor: Scatter) -> Scalar:
             return dtypes.min(tensor.dtype)  # type: ignore[no-any-return]
         case _:
             return dtypes.max(tensor.dtype)  # type: ignore[no-any-return]
+
+
+def _combined(reduce: str, values: _T, hits: _T) -> _T:
+    """What all values (last axis) that go to each position make together.
+
+    The gradient of a product or an extreme is in the terms of a position and of a value: each value finds its
+    position's by one look, where the general rule would look at all positions.
+    """
+    total: _T = _reduced(reduce, hits.where(values.unsqueeze(-2), _neutral(reduce, values)))
+    if not values.dtype.is_float or reduce in ("sum", "mean"):
+        return total
+    # mypy takes the __hash__ of Tensors for that of their class.
+    mark = _to_sources(type(values), values.device, reduce)  # type: ignore[arg-type]
+    sources = (total._uop, values._uop, hits._uop)
+    return total._with(UOp(Ops.DETACH, total.dtype, sources, mark))
+
+
+@functools.lru_cache(maxsize=16)
+def _to_sources(kind: type[Scatter], device: str, reduce: str) -> CustomGradient:
+    """How a gradient of what came to each position goes to the values."""
+
+    def there(of_positions: Any, hits: Any) -> Any:
+        return one_of(of_positions.unsqueeze(-1), hits, hits.ndim - 2)
+
+    def number(of_values: Any, hits: Any) -> Any:
+        return (hits & of_values.unsqueeze(-2)).sum(-1)
+
+    def to_extremes(gradient: Any, values: Any, hits: Any) -> tuple[Any, None]:
+        """In equal parts to those that are the extreme."""
+        extreme = _combined(reduce, values, hits)
+        are_it = values.eq(there(extreme, hits))
+        part = gradient / number(are_it, hits)
+        return are_it.where(there(part, hits), 0), None
+
+    def to_factors(gradient: Any, values: Any, hits: Any) -> tuple[Any, None]:
+        """Times the product of the others: beside one zero, that zero gets it all."""
+        is_zero = values.eq(0)
+        zeros = there(number(is_zero, hits), hits)
+        others = _combined(reduce, is_zero.where(1, values), hits)
+        whole = there(gradient * others, hits)
+        alone, quotient = zeros.eq(1).where(whole, 0), zeros.eq(0).where(whole / values, 0)
+        return is_zero.where(alone, quotient), None
+
+    backward = to_factors if reduce == "prod" else to_extremes
+    return CustomGradient(backward, f"scatter_reduce {reduce}", kind, device)
 
 
 def _reduced(reduce: str, chosen: Any) -> Any:

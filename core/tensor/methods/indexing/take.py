@@ -34,7 +34,7 @@ def take(x: _T, axis: int, positions: TensorBase) -> _T:
     )
     chosen = is_position(wanted, len(before) + positions.ndim, size)
     source = x.reshape(before + (1,) * positions.ndim + (size,) + after)
-    return _one_of(source, chosen, len(before) + positions.ndim)
+    return one_of(source, chosen, len(before) + positions.ndim)
 
 
 def take_along(x: _T, axis: int, positions: TensorBase) -> _T:
@@ -42,7 +42,7 @@ def take_along(x: _T, axis: int, positions: TensorBase) -> _T:
     wanted = x._with(positions._uop)._axis_last(axis).unsqueeze(-1)
     chosen = is_position(wanted, -1, x.shape[axis])
     source = x._axis_last(axis).unsqueeze(-2)
-    return _one_of(source, chosen, source.ndim - 1)._axis_from_last(axis)
+    return one_of(source, chosen, source.ndim - 1)._axis_from_last(axis)
 
 
 def is_position(positions: _P, axis: int, size: int) -> _P:
@@ -69,7 +69,7 @@ def last_true(hits: _T) -> _T:
     return hits.where(positions, dtypes.min(positions.dtype)).max(-1)
 
 
-def _one_of(x: _T, chosen: _T, axis: int) -> _T:
+def one_of(x: _T, chosen: _T, axis: int) -> _T:
     """The element where `chosen`, which is true for at most one position of the axis, else 0.
 
     Of floats the bits are summed: 0.0 + -0.0 is 0.0, but the element is -0.0.
