@@ -165,7 +165,7 @@ class Scatter(Selection):
         return inside.unsqueeze(-1).where(rows, math.trunc(fill_value))
 
 
-def _neutral(reduce: str, tensor: Scatter) -> Scalar:
+def _neutral(reduce: str, tensor: TensorBase) -> Scalar:
     """The number that changes nothing in a reduction of this type."""
     match reduce:
         case "sum" | "mean":
