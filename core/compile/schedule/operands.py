@@ -6,12 +6,13 @@ table (tactics/pack_operands.py), the kernels of blocks (tactics/block_reduction
 
 from __future__ import annotations
 
-from math import ceil, log2
+from collections.abc import Iterable
+from math import ceil, log2, prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
 from proofgrad.core.compile.nests.loops import size_of
-from proofgrad.core.compile.nests.strides import coefficient
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.nests.sums_of_products import below_conversions
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
@@ -23,6 +24,7 @@ from proofgrad.core.compile.schedule.contraction import (
 )
 from proofgrad.core.compile.schedule.cost_model import (
     TILE_CYCLES,
+    TRANSPOSED_ROWS,
     columns_are_large,
     columns_collide,
     cycles_across_lines,
@@ -38,6 +40,7 @@ from proofgrad.core.compile.schedule.cost_model import (
 )
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.ir.op_names import LOAD
+from proofgrad.core.ir.uop import UOp
 
 # So many tiles of rows that an item reads what it packs often enough (measured: from 7 on in matrices of 500 to 4000 columns).
 WORTH_PACKING = 8
@@ -171,7 +174,29 @@ def _packing(contraction: Contraction, tile: Tile, target: Target) -> float:
     """Cycles in which all items pack their columns."""
     tiles = tiles_of(contraction, tile)
     readers = row_tiles_of_an_item(contraction, tile, target)
+    readers *= sizes_of(others_of_an_item(contraction, tile, target))
     return tiles * cycles_to_pack(tile, contraction, target) / readers
+
+
+def others_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> tuple[UOp, ...]:
+    """The loops outside of a tile that an item goes through with the columns that it has transposed, as they read the same: of
+    a convolution those over images and their lines. Outer ones are shared out where else there were too few items.
+    """
+    is_whole = contraction.depth % TRANSPOSED_ROWS == 0  # several tiles are packed without a mask
+    if contraction.blocks or not is_whole or not transposes_columns(tile, contraction, target):
+        return ()
+    free = loops_of(contraction.column_factor)
+    inside = [x for x in contraction.others if x not in free]
+    _, column_tiles = tiles_along(contraction, tile)
+    items = column_tiles * contraction.other_tiles // sizes_of(inside)
+    while inside and items < wanted_items(target):
+        items *= size_of(inside.pop(0))
+    return tuple(inside)
+
+
+def sizes_of(loops: Iterable[UOp]) -> int:
+    """How many iterations the loops have together."""
+    return prod([size_of(x) for x in loops])
 
 
 def row_tiles_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> int:
@@ -181,16 +206,16 @@ def row_tiles_of_an_item(contraction: Contraction, tile: Tile, target: Target) -
     do, and one item more (R. L. Graham, Bounds for certain multiprocessing anomalies, 1966): the least of that.
     """
     row_tiles, column_tiles = tiles_along(contraction, tile)
-    columns = contraction.other_tiles * column_tiles
+    others = sizes_of(others_of_an_item(contraction, tile, target))
+    columns = contraction.other_tiles // others * column_tiles
     packing = cycles_to_pack(tile, contraction, target)
     products = tile.rows * tile.vectors * contraction.depth / target.core.multiply_adds_a_cycle
     least = -(-row_tiles // most_row_tiles(contraction, tile, target))
     parts = max(least, -(-wanted_items(target) // columns))
 
     def cycles(height: int) -> float:
-        item = packing + height * (
-            products + TILE_CYCLES
-        )  # tiles beyond the last are computed, too
+        # Tiles beyond the last are computed, too.
+        item = packing + others * height * (products + TILE_CYCLES)
         return (columns * -(-row_tiles // height) / target.threads + (target.threads > 1)) * item
 
     heights = {-(-row_tiles // part) for part in range(least, parts + 1)}

@@ -31,8 +31,10 @@ from proofgrad.core.compile.schedule.cost_model import (
 from proofgrad.core.compile.schedule.operands import (
     filling,
     most_row_tiles,
+    others_of_an_item,
     packs_columns,
     row_tiles_of_an_item,
+    sizes_of,
     wanted_items,
 )
 from proofgrad.core.ir.dtypes import DType
@@ -153,14 +155,18 @@ def choose_blocks(
 ) -> Blocks:
     """Rows of an item fit half of the second cache, or are those of a tile; enough items for every thread."""
     row_tiles, column_tiles = tiles_along(contraction, tile)
+    others, width = contraction.other_tiles, column_tiles
+    is_packed = packs_columns(contraction, tile, target, override)
+    if is_packed and (inside := others_of_an_item(contraction, tile, target)):
+        others //= sizes_of(inside)  # and all tiles of columns of an item are packed at once
+        tile_bytes = tile.columns * contraction.depth * contraction.itemsize
+        width = _block(column_tiles, max(1, target.scratch_bytes // tile_bytes))
     if (blocks := override.blocks) is not None:
-        return Blocks(min(blocks.row_tiles, row_tiles), min(blocks.column_tiles, column_tiles))
+        return Blocks(min(blocks.row_tiles, row_tiles), min(blocks.column_tiles, width))
     if target.work_items:  # each has a tile
         return Blocks(1, 1)
     if contraction.blocks:
         return Blocks(row_tiles, _width_of_blocks(contraction, tile, target))
-    others = prod(size_of(x) for x in contraction.others)
-    width, is_packed = column_tiles, packs_columns(contraction, tile, target, override)
     if is_packed:
         height = row_tiles_of_an_item(contraction, tile, target)
     elif goes_along_rows(tile, contraction, target):
@@ -169,7 +175,7 @@ def choose_blocks(
         height = _block(row_tiles, most_row_tiles(contraction, tile, target))
     if contraction.shares_large_columns(target.cache_bytes):
         column_bytes = tile.columns * contraction.depth * contraction.itemsize
-        width = _block(column_tiles, max(1, target.room_bytes // column_bytes))
+        width = _block(column_tiles, min(width, max(1, target.room_bytes // column_bytes)))
     wanted = wanted_items(target)
 
     def items() -> int:

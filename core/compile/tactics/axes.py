@@ -18,7 +18,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import schedule_of
 from proofgrad.core.compile.schedule.contraction import Contraction, lanes_of_sum, tiles_along
 from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE, TRANSPOSED_ROWS
-from proofgrad.core.compile.schedule.operands import packs_columns
+from proofgrad.core.compile.schedule.operands import others_of_an_item, packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
 from proofgrad.core.compile.schedule.threads import (
@@ -209,7 +209,8 @@ def _tiled(
 ) -> LoopNest:
     """The loops of a contraction as items, blocks of tiles, and the parts of a tile.
 
-    Within an item all tiles of a row block go by for one tile of columns, which stays in the cache.
+    Within an item all tiles of a row block go by for one tile of columns, which stays in the cache; or images do, and their lines,
+    for all tiles of columns that the item has packed.
     """
     blocks = choose_blocks(contraction, tile, target, override)
     rows, columns = contraction.rows, contraction.columns
@@ -218,9 +219,13 @@ def _tiled(
     number = fresh_number(nest.graph)
     item, row_block, column_block = number, NewLoop(number + 6), NewLoop(number + 7)
     row_tiles, column_tiles = tiles_along(contraction, tile)
+    is_packed = packs_columns(contraction, tile, target, override)
+    inside = others_of_an_item(contraction, tile, target) if is_packed else ()
+    innermost = number + 8 + len(inside) if inside else number + 1
+    column_tile, row_tile = NewLoop(innermost), NewLoop(innermost + 1)
     parts = {
-        rows: _Parts(row_tiles, blocks.row_tiles, row_block, NewLoop(number + 2)),
-        columns: _Parts(column_tiles, blocks.column_tiles, column_block, NewLoop(number + 1)),
+        rows: _Parts(row_tiles, blocks.row_tiles, row_block, row_tile),
+        columns: _Parts(column_tiles, blocks.column_tiles, column_block, column_tile),
     }
     parts |= _in_turns_of_tiles(nest, contraction, parts, target)
     row_loops = (*parts[rows].loops, NewLoop(number + 3, AxisRole.UPCAST))
@@ -232,10 +237,15 @@ def _tiled(
     order = [*contraction.others, rows, columns]
     if contraction.shares_large_columns(target.cache_bytes):
         order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
-    items = [x for x in (around.get(loop, loop) for loop in order) if x.op is Ops.RANGE]
+    shared = [around.get(loop, loop) for loop in order if loop not in inside]
+    items = [x for x in shared if x.op is Ops.RANGE]
     nest = _as_items(nest, items, item, _role_of_items(target, override))
-    if packs_columns(contraction, tile, target, override):
-        nest = pack_columns(nest, _loop(tile.vectors, vector), _loop(tile.lanes, lane))
+    for place, loop in enumerate(inside):
+        nest = reorder(nest, loop, number + 8 + place)
+    if is_packed:
+        tiles = [_loop(parts[columns].inside, column_tile)] if inside else []
+        loops = (_loop(tile.vectors, vector), _loop(tile.lanes, lane))
+        nest = pack_columns(nest, *loops, *tiles)
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     loop = reduction.src[-1]
     if tile.lanes == 1 and contraction.may_sum_lanes(target):
