@@ -55,6 +55,12 @@ MEANING: dict[str, str] = {
 }
 
 
+class Encoded(tuple[Any, ...]):
+    """Names of variables as the environment stores them."""
+
+    __slots__ = ()
+
+
 # What of these changes how a graph is compiled.
 READ_BY_STAGES = (
     "NOOPT",
@@ -84,25 +90,26 @@ def text(name: str) -> str:
     return "" if found is None else environment.decodevalue(found)
 
 
-def stored(names: tuple[str, ...]) -> tuple[Any, ...]:
+@functools.cache
+def encoded(*names: str) -> Encoded:
+    """These names for `stored` and `is_any_set`, which launches ask each time."""
+    return Encoded([_encoded(name) for name in names])
+
+
+def stored(names: Encoded) -> tuple[Any, ...]:
     """The variables as the environment stores them: equal as long as nobody changed one. () where none is set."""
-    data, encoded = os.environ._data, _all_encoded(names)  # type: ignore[attr-defined]
-    return () if data.keys().isdisjoint(encoded) else tuple(map(data.get, encoded))
+    data = os.environ._data  # type: ignore[attr-defined]
+    return () if data.keys().isdisjoint(names) else tuple(map(data.get, names))
 
 
-def is_any_set(names: tuple[str, ...]) -> bool:
-    """Whether anything is asked for by these names: one look, for what a replay asks each time."""
-    return not os.environ._data.keys().isdisjoint(_all_encoded(names))  # type: ignore[attr-defined]
+def is_any_set(names: Encoded) -> bool:
+    """Whether anything is asked for by these names."""
+    return not os.environ._data.keys().isdisjoint(names)  # type: ignore[attr-defined]
 
 
 @functools.cache
 def _encoded(name: str) -> Any:
     return os.environ.encodekey(name)
-
-
-@functools.cache
-def _all_encoded(names: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple([_encoded(name) for name in names])
 
 
 def number(name: str, default: int = 0) -> int:
@@ -249,7 +256,7 @@ def keeps_plans() -> bool:
 
 def asked_device(names: Sequence[str]) -> str | None:
     """The device named by DEV=, DEVICE= or NAME=1; None if none is."""
-    if not is_any_set(("DEV", "DEVICE", *names)):  # one look, most often
+    if not is_any_set(encoded("DEV", "DEVICE", *names)):  # one look, most often
         return None
     for variable in ("DEV", "DEVICE"):
         asked = text(variable)

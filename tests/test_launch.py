@@ -255,12 +255,12 @@ def test_every_variable_that_changes_compiling_is_compared(monkeypatch: pytest.M
 def test_settings_read_what_the_environment_holds_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JIT", raising=False)
     assert (settings.text("JIT"), settings.number("JIT", 7)) == ("", 7)
-    before = settings.stored(("JIT", "PROVE"))
+    before = settings.stored(settings.encoded("JIT", "PROVE"))
     monkeypatch.setenv("JIT", "3")
     assert (settings.text("JIT"), settings.number("JIT", 7)) == ("3", 3)
-    assert settings.stored(("JIT", "PROVE")) != before
+    assert settings.stored(settings.encoded("JIT", "PROVE")) != before
     monkeypatch.delenv("JIT")
-    assert settings.stored(("JIT", "PROVE")) == before
+    assert settings.stored(settings.encoded("JIT", "PROVE")) == before
     monkeypatch.setenv("PROOFGRAD_DATA", "/tmp/Zürich")
     assert str(settings.data_folder()) == "/tmp/Zürich"
 

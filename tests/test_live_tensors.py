@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from proofgrad import Tensor, nn
-from proofgrad.core.tensor.methods.live import live_tensors
+from proofgrad.core.tensor.methods.live import _REGISTER, FEWEST, live_tensors
 
 
 class Named(Tensor):
@@ -84,3 +84,33 @@ def test_threads_may_make_tensors_meanwhile() -> None:
     while any(maker.is_alive() for maker in makers):
         assert all(isinstance(tensor, Tensor) for tensor in live_tensors())
     assert not wrong
+
+
+def test_the_register_forgets_those_that_are_gone_and_no_other() -> None:
+    kept = [Tensor([1.0]) for _ in range(3)]
+    for k in range(20 * FEWEST):
+        Tensor._new(kept[0]._uop, "CPU")
+        if k % FEWEST == 0:
+            kept.append(Tensor([2.0]))
+    found = {id(tensor) for tensor in live_tensors()}
+    assert found.issuperset([id(tensor) for tensor in kept])
+    assert len(_REGISTER) <= 2 * len(found) + FEWEST
+    assert [id(t) for t in live_tensors() if id(t) in {id(one) for one in kept}] == [*map(id, kept)]
+
+
+def test_no_thread_loses_a_tensor_of_another() -> None:
+    kept: list[Tensor] = []
+
+    def make() -> None:
+        for k in range(3000):
+            tensor = Tensor._new(node, "CPU")
+            if k % 50 == 0:
+                kept.append(tensor)
+
+    node = Tensor([1.0])._uop
+    makers = [threading.Thread(target=make) for _ in range(3)]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    assert {id(tensor) for tensor in live_tensors()}.issuperset(map(id, kept))

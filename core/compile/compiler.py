@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 # Far more than one program uses. What a loop makes anew in each step goes, and is read from the disk
 # if it is asked for again.
 MOST_PLANS = MOST_KERNELS = 4096
+_READ_BY_STAGES = settings.encoded(*settings.READ_BY_STAGES)
 
 
 class Compiler:
@@ -470,7 +471,7 @@ def _show(kernel: Kernel, schedule: Schedule | None) -> None:
 
 def _settings() -> tuple[Any, ...]:
     """What of the environment changes how a graph is compiled."""
-    return _settings_of(settings.stored(settings.READ_BY_STAGES))
+    return _settings_of(settings.stored(_READ_BY_STAGES))
 
 
 @functools.lru_cache(maxsize=64)

@@ -59,7 +59,15 @@ class Step:
 class Aliases:
     """The relations of a recording's Tensors."""
 
-    __slots__ = ("_first", "_gradients", "_has_effects", "_known", "_objects", "_unknown", "_views")
+    __slots__ = (
+        "_first",
+        "_gradients",
+        "_is_of_values",
+        "_known",
+        "_objects",
+        "_unknown",
+        "_views",
+    )
 
     def __init__(
         self,
@@ -74,7 +82,7 @@ class Aliases:
         sources = list(known)
         self._known = {id(s.tensor()) for s in sources if s.tensor is not None}
         self._gradients = [source for source in sources if source.gradient]
-        self._has_effects = has_effects
+        self._is_of_values = not has_effects and self._first == tuple(range(len(arguments)))
         self._unknown = False
         self._views = {
             source.argument: _steps(tensor, arguments)
@@ -91,6 +99,13 @@ class Aliases:
         others = before._known | {id(one) for ref in before._objects if (one := ref()) is not None}
         self._unknown = others.isdisjoint([id(one()) for one in self._objects])
 
+    def is_value(self, argument: int, one: Tensor) -> bool:
+        """Whether `one`, as that argument of a call, is its value and nothing more to the function, whatever the others are."""
+        if not self._is_of_values:
+            return False
+        recorded = self._objects[argument]()
+        return self._unknown or recorded is one or recorded is None
+
     def allow(self, arguments: Sequence[Tensor]) -> bool:
         """Does a replay for these arguments give what the function would?"""
         others = [one() for one in self._objects]
@@ -98,9 +113,8 @@ class Aliases:
             for one, other in zip(arguments, others):
                 if one is not other and other is not None:  # the function may know it by name
                     return False
-        count = len(arguments)
-        if not self._has_effects and self._first == tuple(range(count)):
-            return True  # values alone matter
+        if self._is_of_values:
+            return True
         if _first_positions(arguments) != self._first:
             return False
         for one, other in zip(arguments, others):

@@ -14,3 +14,11 @@ def alone(lock: AbstractContextManager[bool], work: Callable[..., Any], *argumen
     """What `work(*arguments)` gives, while nobody else has the lock."""
     with lock:
         return work(*arguments)
+
+
+def alone_with(
+    lock: AbstractContextManager[bool], work: Callable[[Any], Any], argument: Any
+) -> Any:
+    """The same of one argument: a call of any number takes as long as some kernels."""
+    with lock:
+        return work(argument)

@@ -23,7 +23,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import say
 from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.jit.aliasing import Outdated
-from proofgrad.core.tensor.jit.alone import alone
+from proofgrad.core.tensor.jit.alone import alone, alone_with
 from proofgrad.core.tensor.jit.live_tensors import Holders, Source
 from proofgrad.core.tensor.jit.nested import (
     Hole,
@@ -37,11 +37,10 @@ from proofgrad.core.tensor.jit.nested import (
     template,
 )
 from proofgrad.core.tensor.jit.replay import Replay
-from proofgrad.core.tensor.jit.same_call import run_same_call
+from proofgrad.core.tensor.jit.same_call import SameCall
 from proofgrad.core.tensor.jit.slots import Target
 from proofgrad.core.tensor.methods.base import name_of
 from proofgrad.core.tensor.runtime import realize as machine
-from proofgrad.core.tensor.runtime.execute import LISTENER
 from proofgrad.core.tensor.runtime.recording import recorder, recording, watch_writes
 from proofgrad.core.tensor.runtime.report import recording_line
 from proofgrad.core.tensor.tensor import Tensor
@@ -49,7 +48,6 @@ from proofgrad.core.tensor.tensor import Tensor
 Result = TypeVar("Result")
 KEPT = 8  # recordings of one function, for calls whose arguments are related in several ways
 _ONE_AT_A_TIME = threading.RLock()  # a recording changes its arguments until it is done
-_ASKED = ("JIT", "DEBUG", "DEBUG_NANS")
 _PLAIN = (type(None), bool, int, float, str, bytes, UOp)
 
 
@@ -123,16 +121,14 @@ class TinyJit(Generic[Result]):
         return 0 if self.captured is None else self.captured.arena.nbytes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
-        is_asked = settings.is_any_set(_ASKED)
-        if (is_asked and settings.number("JIT", 1) == 0) or recorder() is not None:
-            return self.fxn(*args, **kwargs)
         recorded = self.captured
+        if recorded is not None and recorded.same_call is not None and not kwargs:
+            found = alone_with(recorded.lock, recorded.same_call, args)
+            if found is not None:
+                return found  # type: ignore[no-any-return]
+        if settings.number("JIT", 1) == 0 or recorder() is not None:
+            return self.fxn(*args, **kwargs)
         if recorded is not None:
-            is_brief = self._is_flat and recorded.only_launch is not None
-            if is_brief and not (kwargs or is_asked or LISTENER.add):
-                results = alone(recorded.lock, run_same_call, recorded, args)
-                if results is not None:
-                    return filled(recorded.result, results, args)  # type: ignore[no-any-return]
             return self._replay(recorded, args, kwargs)
         result = self._record(args, kwargs) if self.cnt else self._run(args, kwargs)
         self.cnt += 1
@@ -164,6 +160,8 @@ class TinyJit(Generic[Result]):
             found.result = template(result, recording.hole)
             self._expected = expected
             self._is_flat = not kwargs and all([isinstance(one, Tensor) for one in args])
+            if self._is_flat and found.only_launch is not None:
+                found.same_call = SameCall(found, expected[0]).run
             self._kept = [found, *self._kept[: KEPT - 1]]
             self.captured = found
             if settings.debug_level() >= 1:

@@ -204,6 +204,7 @@ class Replay:
         self.lock = threading.Lock()  # the tables of memory are for one run at a time
         _REPLAYS.add(self)
         self.only_launch = self.program.native if self._changes_nothing() else None
+        self.same_call: Callable[[Sequence[Any]], Any] | None = None  # see same_call.py
 
     def _results(self, targets: list[Target], arguments: Sequence[Tensor]) -> list[Made]:
         reads = {read.slot: read for read in self.reads if read.in_place}

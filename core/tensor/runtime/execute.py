@@ -34,11 +34,12 @@ class _Listener:
 
 
 LISTENER = _Listener()
+_ASKED = settings.encoded("DEBUG", "DEBUG_NANS")
 
 
 def is_watched() -> bool:
     """Does anybody want to know of each kernel that runs?"""
-    if settings.is_any_set(("DEBUG", "DEBUG_NANS")):
+    if settings.is_any_set(_ASKED):
         return settings.debug_level() >= 1 or LISTENER.add is not None or settings.stops_at_nans()
     return LISTENER.add is not None
 

@@ -35,7 +35,7 @@ MOST_NODES = 200  # of a graph: a larger one takes longer to run than to look at
 SMALL_BYTES = 1 << 16  # of a result: the kernel of a larger one takes longer than the way to it
 HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
 # What changes how a graph is compiled or run.
-_ASKED = ("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
+_ASKED = settings.encoded("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
 
 
 class _Result(Spare):

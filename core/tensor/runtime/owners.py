@@ -24,14 +24,17 @@ def owners_of_item(items: Any, key: Any) -> int:
     return getrefcount(items[key]) - _OF_THE_CALL
 
 
-def owners_of_result(holder: Any) -> tuple[int, int, int]:
-    """The references to `holder.node`, `holder.buffer` and `holder.handle`, those included."""
+def is_result_free(result: Any) -> bool:
+    """Whether nobody but `result`, and the table of all memory, holds its node, its buffer and its memory."""
+    # The buffer is held by the node, too, unless it is the node, and the memory by the table of all memory.
+    of_node = _TWO if result.node is result.buffer else _ONE
     return (
-        getrefcount(holder.node) - _OF_THE_CALL,
-        getrefcount(holder.buffer) - _OF_THE_CALL,
-        getrefcount(holder.handle) - _OF_THE_CALL,
+        getrefcount(result.node) == of_node
+        and getrefcount(result.buffer) == _TWO
+        and getrefcount(result.handle) == _TWO
     )
 
 
 # Only a value on its way to the call is an argument here: whether a local variable adds one, versions of Python differ.
 _OF_THE_CALL = getrefcount(object())
+_ONE, _TWO = _OF_THE_CALL + 1, _OF_THE_CALL + 2

@@ -13,7 +13,7 @@ from typing import Any
 
 from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime.owners import owners_of_result
+from proofgrad.core.tensor.runtime.owners import is_result_free
 
 SPARES = 2
 SPARE_BYTES = 1 << 23  # of all results of a replay
@@ -22,15 +22,12 @@ SPARE_BYTES = 1 << 23  # of all results of a replay
 class Spare:
     """The value of a result: a BUFFER, through RESHAPE or not, and its memory."""
 
-    __slots__ = ("alone", "buffer", "handle", "node")
+    __slots__ = ("buffer", "handle", "node")
 
     def __init__(self, node: UOp, handle: Any) -> None:
         self.node, self.handle = node, handle
         self.buffer = node if node.op is BUFFER else node.src[0]
-        # This object holds the node, the buffer, which the node holds, too, unless it is the buffer, and the memory, as the table of
-        # all memory does.
-        self.alone = (2 if node is self.buffer else 1, 2, 2)
 
     def is_free(self) -> bool:
         """Whether no Tensor, graph, array or replay holds it, and so nobody can read it again."""
-        return owners_of_result(self) == self.alone
+        return is_result_free(self)
