@@ -89,11 +89,12 @@ class SameCall:
         if not isinstance(one, Tensor) or not replay.aliases.is_value(k, one):
             return False
         node = one._uop
-        if not self._kinds[k].fits(one, {}) or not machine.is_flat(node):
+        memory = machine.memory_at_hand(node)
+        if memory is None or not self._kinds[k].fits(one, {}):
             return False
         replay.nodes[k] = no_node  # until the program has been told
         if k in self._slots:
-            replay.program.changed(self._slots[k], machine.flat_memory(node, replay.device))
+            replay.program.changed(self._slots[k], memory)
         replay.objects[k], replay.nodes[k] = ref(one), ref(node)
         return True
 

@@ -20,7 +20,8 @@ from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device
-from proofgrad.core.tensor.runtime.execute import allocate, execute
+from proofgrad.core.tensor.runtime.execute import allocate, execute, is_watched
+from proofgrad.core.tensor.runtime.kept_program import KeptProgram
 from proofgrad.core.tensor.runtime.likeness import Likeness
 from proofgrad.core.tensor.runtime.result_pool import SPARES, Spare
 
@@ -52,8 +53,8 @@ class KnownRun:
     """One plan, for graphs that are alike."""
 
     __slots__ = (
-        "_asked", "_backend", "_device", "_epoch", "_flops", "_info", "_launch", "_make", "_nbytes", "_read", "_results", "_where",
-        "copies", "graph", "is_asked", "likeness", "plan",
+        "_asked", "_backend", "_count", "_device", "_epoch", "_flops", "_info", "_launch", "_make", "_nbytes", "_programs", "_read",
+        "_results", "_where", "copies", "graph", "is_asked", "likeness", "plan",
     )  # fmt: skip
 
     def __init__(
@@ -72,11 +73,17 @@ class KnownRun:
         is_given = all([one == HOST for one in self._where])
         self._results: deque[_Result] = deque(maxlen=0 if is_given else SPARES)
         self.copies = any([step.kernel is None for step in plan.steps])
-        first = plan.steps[0]
-        kernel = first.kernel if len(plan.steps) == 1 else None
-        self._launch: Launch | None = None if kernel is None else kernel.ready()
-        self._read = first.slots[1:]
-        self._nbytes, self._flops = first.nbytes, 0 if kernel is None else kernel.source.cost_flops
+        kernels = [step.kernel for step in plan.steps if step.kernel is not None]
+        is_told = is_watched()  # of each kernel: then they run one by one
+        is_one = len(plan.steps) == 1 == len(kernels) and not is_told
+        self._launch: Launch | None = kernels[0].ready() if is_one else None
+        is_small = plan.peak_bytes <= SMALL_BYTES and len(kernels) > 1
+        self._programs: deque[KeptProgram] | None = None  # that nobody runs now
+        if is_small and not is_told:
+            self._programs = deque(maxlen=SPARES)
+        self._read = plan.steps[0].slots[1:]
+        self._count, self._flops = len(kernels), sum([k.source.cost_flops for k in kernels])
+        self._nbytes = sum([step.nbytes for step in plan.steps if step.kernel is not None])
 
     def is_now(self, epoch: object) -> bool:
         """Whether the graph would get this plan now, on the machine that the device is now."""
@@ -91,17 +98,32 @@ class KnownRun:
         if check is not None:
             check.written_anew(result.node)
             followed.end(execute(self.plan, given, self._where, into=result.handle))
-        elif result.launch is None:
+        elif result.launch is None and self._programs is None:
             execute(self.plan, given, self._where, into=result.handle)
         else:
-            result.launch([given[slot] for slot in self._read])
+            if result.launch is None:
+                self._run_program(given, result.handle)
+            else:
+                result.launch([given[slot] for slot in self._read])
             counters = GlobalCounters
-            counters.kernel_count += 1
+            counters.kernel_count += self._count
             counters.global_ops += self._flops
             counters.global_mem += self._nbytes
         node = result.node  # from here on it is held
         self._results.append(result)
         return node
+
+    def _run_program(self, given: Sequence[Any], into: Any) -> None:
+        """One that no other thread runs, for it is in no list until it has run."""
+        programs = self._programs
+        assert programs is not None
+        try:
+            program = programs.popleft()
+        except IndexError:
+            program = KeptProgram(self.plan, self._where)
+            RUNS.count(program.nbytes)
+        program.run(given, into)
+        programs.append(program)
 
     def _free_result(self) -> _Result:
         """One that nobody has: no other thread either, for it is in no list until it is held."""
@@ -123,8 +145,10 @@ class KnownRun:
         return _Result(self._make(self._info, memory=handle), handle, launch)
 
     def let_go(self) -> None:
-        """Keep no result."""
+        """Keep no result, and no memory between."""
         self._results.clear()
+        if self._programs is not None:
+            self._programs.clear()
 
     def unused_bytes(self) -> int:
         """The memory of results that nobody has."""

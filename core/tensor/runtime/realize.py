@@ -148,9 +148,14 @@ def flat_buffer(uop: UOp, device: str) -> UOp:
 
 def flat_memory(uop: UOp, device: str) -> Any:
     """The memory that has exactly the elements of `uop` in order; computed if need be."""
+    found = memory_at_hand(uop)
+    return memory_of(buffer_of(flat_buffer(uop, device))) if found is None else found
+
+
+def memory_at_hand(uop: UOp) -> Any:
+    """The memory that has exactly the elements of `uop` in order; None: it is to be computed."""
     buffer = _below_shape(uop)
-    is_there = buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
-    return memory_of(buffer if is_there else buffer_of(flat_buffer(uop, device)))
+    return _MEMORY.get(buffer) if buffer.op is BUFFER and buffer.src[1].arg != HOST else None
 
 
 def has_memory(uop: UOp, handle: Any) -> bool:
