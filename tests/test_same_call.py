@@ -85,6 +85,7 @@ def test_arguments_unlike_the_recorded_ones_are_refused() -> None:
         Tensor([1, 2]).realize(),
         Tensor([[1.0, 2.0]]).realize(),
         3,
+        None,
         [1.0],
     ):
         with pytest.raises(JitError):

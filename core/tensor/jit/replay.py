@@ -276,7 +276,9 @@ class Replay:
     def knows(self, arguments: Sequence[Tensor]) -> bool:
         """Whether each argument is the Tensor of the last run, of the same value in the same memory."""
         known = zip(arguments, self.objects, self.nodes)
-        is_same = [one is last() and one._uop is node() for one, last, node in known]
+        is_same = [
+            one is last() and one is not None and one._uop is node() for one, last, node in known
+        ]
         return len(arguments) == len(self.nodes) and all(is_same)
 
     def fits(self, arguments: Sequence[Tensor], values: dict[str, int]) -> bool:

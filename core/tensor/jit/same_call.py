@@ -56,8 +56,10 @@ class SameCall:
         if len(arguments) != len(nodes):
             return None
         for k, one in enumerate(arguments):
-            is_known = one is objects[k]() and one._uop is nodes[k]()
-            if not is_known and not self._is_taken(k, one):
+            last = objects[k]()
+            if last is not None and one is last and last._uop is nodes[k]():
+                continue
+            if not self._is_taken(k, one):
                 return None
         for read, find in self._reads:
             tensor = read.source.get(arguments) if find is None else find()

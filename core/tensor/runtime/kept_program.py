@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.tensor.runtime.arena import make_arena
 from proofgrad.core.tensor.runtime.device import Device
-from proofgrad.core.tensor.runtime.execute import allocate
 from proofgrad.core.tensor.runtime.launches import Launches
 
 if TYPE_CHECKING:
