@@ -24,21 +24,26 @@ SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 
 
 def run_kernel(
-    kernel: UOp, buffers: Memory, workers: int = 1, filled: set[int] | None = None
+    kernel: UOp,
+    buffers: Memory,
+    workers: int = 1,
+    filled: set[int] | None = None,
+    changed: frozenset[int] = frozenset(),
 ) -> Memory:
     """The buffers after the kernel, or each of several in order, has run.
 
     The buffer that a kernel writes is made here and starts as all None; one that it combines with, or reads, is there, and so is one
     that a kernel before it writes (`filled`, to which its own is added): of that each writes other elements.
+    `changed`: buffers that are there before the first kernel, and changed in place.
     Asserts that every access is inside of its buffer, also of loads whose store is masked, that nothing is read that was not written, that an element is written once,
     or by STOREs that combine, in one iteration of the loops that are not the STORE's own.
     """
     filled = set() if filled is None else filled
     if kernel.src[0].op is Ops.SINK:
         for part in kernel.src:
-            buffers = run_kernel(part, buffers, workers, filled)
+            buffers = run_kernel(part, buffers, workers, filled, changed)
         return buffers
-    run = _Run(kernel, buffers, workers, filled)
+    run = _Run(kernel, buffers, workers, filled, changed)
     filled.add(run.written)
     return run.memory
 
@@ -46,10 +51,12 @@ def run_kernel(
 class _Run:
     """One run of a kernel."""
 
-    def __init__(self, kernel: UOp, buffers: Memory, workers: int, filled: set[int]) -> None:
+    def __init__(
+        self, kernel: UOp, buffers: Memory, workers: int, filled: set[int], changed: frozenset[int]
+    ) -> None:
         self.written, size = kernel.src[0].src[0].src[0].arg
         self.combines = kernel.src[0].arg is not None
-        reads = _reads(kernel, self.written)
+        reads = self.written in changed or reads_memory(kernel, self.written)
         is_there = self.combines or reads or self.written in filled
         self.is_shared = self.written in filled and not self.combines and not reads
         started = list(buffers[self.written]) if is_there else [None] * size
@@ -86,7 +93,7 @@ class _Run:
             buffer[at] = what
 
 
-def _reads(kernel: UOp, number: int) -> bool:
+def reads_memory(kernel: UOp, number: int) -> bool:
     """Whether a kernel loads from this buffer."""
     positions = [n.src[0] for n in kernel.toposort() if n.op is Ops.LOAD]
     return any([p.src[0].op is Ops.PARAM and p.src[0].arg[0] == number for p in positions])

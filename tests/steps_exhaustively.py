@@ -30,7 +30,7 @@ from unittest.mock import patch
 if __name__ == "__main__":  # else the folder of tests is found already
     sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from kernel_interpreter import SHARED_OUT, run_kernel  # noqa: E402
+from kernel_interpreter import SHARED_OUT, reads_memory, run_kernel  # noqa: E402
 from programs_of_kernels import LAST, Programs, WrongStep  # noqa: E402
 from small_kernels import BESIDE, OUT, SmallKernel, graphs, small_kernels  # noqa: E402
 from step_arguments import ARGUMENTS  # noqa: E402
@@ -120,6 +120,7 @@ class Checked:
         self.kernel = kernel
         self.nest = lowered(kernel.graph, known, MACHINE)
         self.right: set[tuple[UOp, ...]] = {(kernel.graph,)}
+        self.changed = frozenset({OUT} if reads_memory(kernel.graph, OUT) else ())
 
     def check(self, graphs: tuple[UOp, ...], *done: Done) -> None:
         """Raises: WrongStep."""
@@ -133,7 +134,7 @@ class Checked:
                 filled: set[int] = set()
                 for graph in graphs:
                     several = workers if _is_shared_out(graph) else 1
-                    memory = run_kernel(graph, memory, several, filled)
+                    memory = run_kernel(graph, memory, several, filled, self.changed)
                 found = memory[OUT]
                 assert _same(found, self.kernel.stored), f"{workers} workers store {found}"
         except Exception as error:  # noqa: BLE001  (what a wrong step makes can end in any)

@@ -52,11 +52,11 @@ HOSTILE: dict[str, tuple[Fault, str, str]] = {
         "product", "refused",
     ),
     "two loops of one number": (
-        Fault("numbers", "core/compile/tactics/axes.py", "row_block, NewLoop(number + 2)", "row_block, NewLoop(number + 1)"),
+        Fault("numbers", "core/compile/tactics/axes.py", "NewLoop(innermost), NewLoop(innermost + 1)", "NewLoop(innermost), NewLoop(innermost)"),
         "packed", "refused",
     ),
     "rows that are not alike are kept as one": (
-        Fault("alike", "core/compile/tactics/local_buffers.py", "(*rows, loop), (*made, row), same)", "(*rows, loop), (*made, row), [(value.src[0], loop)])"),
+        Fault("alike", "core/compile/tactics/local_buffers.py", "(*rows, loop), (*made, row), same)", "(*rows, loop), (*made, row), [(value.src[0], (loop,))])"),
         "softmax", "refused",
     ),
     "any two loops are merged": (
