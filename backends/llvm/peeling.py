@@ -10,6 +10,8 @@ constants there, and what they leave out is not computed. A mask that grows with
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, MUL, RANGE
 from proofgrad.core.ir.ops import Ops
@@ -22,19 +24,26 @@ MOST_NODES = 600
 def peeled(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     """The innermost loops with masks that hold in all iterations but the last, and those masks."""
     found: dict[UOp, tuple[UOp, ...]] = {}
+    for loop, inside in innermost_loops(linear):
+        if _has_a_last(loop) and len(inside) <= MOST_NODES:
+            if masks := tuple([n for n in inside if _holds_before_last(n, loop)]):
+                found[loop] = masks
+    return found
+
+
+def innermost_loops(linear: UOp) -> Iterator[tuple[UOp, list[UOp]]]:
+    """The loops without a loop inside, and what is between the begin and the end of each."""
     loop: UOp | None = None
     inside: list[UOp] = []
     for node in linear.src:
         if node.op is RANGE:
             loop, inside = node, []
         elif node.op is END:
-            if node.src[0] is loop and _has_a_last(loop) and len(inside) <= MOST_NODES:
-                if masks := tuple([n for n in inside if _holds_before_last(n, loop)]):
-                    found[loop] = masks
+            if loop is not None and node.src[0] is loop:
+                yield loop, inside
             loop = None
         else:
             inside.append(node)
-    return found
 
 
 def _has_a_last(loop: UOp) -> bool:

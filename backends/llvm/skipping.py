@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proofgrad.backends.llvm.peeling import MOST_NODES, innermost_loops
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient
 from proofgrad.core.ir.op_names import ADD, AND, BROADCAST, CONST, END, MUL, RANGE, STORE, UPDATE
@@ -24,8 +25,6 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, counters_in, toposort
 
 Truths = frozenset[UOp]
-# Nodes of a body that is written twice for masks that are no choices: LLVM takes twice as long for it.
-MOST_NODES = 600
 
 
 def skipped(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
@@ -78,18 +77,10 @@ def unswitched(
 def growing_masks(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     """The innermost loops of sums with masks that hold in all iterations if they hold in the last, which other loops decide; those masks."""
     found: dict[UOp, tuple[UOp, ...]] = {}
-    loop: UOp | None = None
-    inside: list[UOp] = []
-    for node in linear.src:
-        if node.op is RANGE:
-            loop, inside = node, []
-        elif node.op is END:
-            if node.src[0] is loop and _is_sum(inside) and len(inside) <= MOST_NODES:
-                if masks := tuple([n for n in inside if _grows(n, loop)]):
-                    found[loop] = masks
-            loop, inside = None, []
-        else:
-            inside.append(node)
+    for loop, inside in innermost_loops(linear):
+        if _is_sum(inside) and len(inside) <= MOST_NODES:
+            if masks := tuple([n for n in inside if _grows(n, loop)]):
+                found[loop] = masks
     return found
 
 
