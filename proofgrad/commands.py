@@ -159,12 +159,13 @@ def lay_out(files: Sequence[str], only_check: bool) -> bool:
     """Bring rule files into the one layout, or say which are not; whether all were before."""
     from pathlib import Path
 
+    from proofgrad.verify.dsl.files import decoded, read_source
     from proofgrad.verify.dsl.layout import laid_out
     from proofgrad.verify.prove.ledger import write_whole
 
     changed = []
     for path in map(Path, files):
-        text = path.read_text("utf-8")
+        text = decoded(read_source(path), str(path))
         result = laid_out(text, str(path))
         if result == text:
             continue

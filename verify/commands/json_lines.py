@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from proofgrad.verify.dsl.files import RuleFileError
 from proofgrad.verify.explain.counterexample import explain, smallest, values_of
 from proofgrad.verify.explain.hint import hint
 from proofgrad.verify.prove.rules import PROVED_VERDICT, Result
@@ -35,9 +36,10 @@ def print_result(path: Path, result: Result) -> None:
     print(json.dumps(line), flush=True)
 
 
-def print_mistake(path: Path, error: Exception) -> None:
-    """A file that cannot be read as rules, with the position where there is one."""
-    place = {"line": getattr(error, "line", None), "column": getattr(error, "column", None)}
-    reason = getattr(error, "reason", None)
-    told = reason if isinstance(reason, str) and place["line"] else str(error)
-    print(json.dumps({"file": str(path), **place, "error": told}), flush=True)
+def print_mistakes(path: Path, error: Exception) -> None:
+    """A file that cannot be read as rules: each mistake, with its position where there is one."""
+    for mistake in error.mistakes if isinstance(error, RuleFileError) else (error,):
+        place = {"line": getattr(mistake, "line", None), "column": getattr(mistake, "column", None)}
+        reason = getattr(mistake, "reason", None)
+        told = reason if isinstance(reason, str) and place["line"] else str(mistake)
+        print(json.dumps({"file": str(path), **place, "error": told}), flush=True)

@@ -20,7 +20,7 @@ from proofgrad.core.rewrite.rule import Rule, rule_to_json
 from proofgrad.rules.library import PROOFS, Meanings, ledger_file, library_names, rule_file
 from proofgrad.verify.audit.operations import missing_from_all
 from proofgrad.verify.commands import json_lines
-from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.dsl.files import decoded, parse_whole, read_source
 from proofgrad.verify.explain.counterexample import explain
 from proofgrad.verify.explain.hint import hint
 from proofgrad.verify.prove.ledger import (
@@ -144,7 +144,7 @@ def prove_files(paths: Sequence[Path], jobs: int | None, as_json: bool = False) 
     failed = False
     for path in paths:
         try:
-            source = _source(path)
+            source = read_source(path)
             results = _prove(_parse(source, str(path), check_order=False), jobs)
             if not results:  # or a file of which all is commented out would pass
                 raise ValueError(f"{path}: the file has no rules")
@@ -158,24 +158,14 @@ def prove_files(paths: Sequence[Path], jobs: int | None, as_json: bool = False) 
             failed = failed or bool(wrong)
             _parse(source, str(path))  # true rules must also come to an end
         except (OSError, ValueError) as error:
-            json_lines.print_mistake(path, error) if as_json else print(error)
+            json_lines.print_mistakes(path, error) if as_json else print(error)
             failed = True
     return 1 if failed else 0
 
 
 def prove_file(path: Path, jobs: int | None = None) -> list[Result]:
     """The verdict on each rule of a file. Raises: OSError, and ValueError with the position."""
-    return _prove(_parse(_source(path), str(path)), jobs)
-
-
-def _source(path: Path) -> bytes:
-    """The text of a rule file. Raises: ValueError with the name where it cannot be read."""
-    try:
-        return path.read_bytes()
-    except IsADirectoryError:
-        raise ValueError(f"{path}: this is a folder; name the .rules files in it") from None
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
+    return _prove(_parse(read_source(path), str(path)), jobs)
 
 
 def refute_all(jobs: int | None) -> int:
@@ -196,11 +186,7 @@ def refute_all(jobs: int | None) -> int:
 
 
 def _parse(source: bytes, filename: str, check_order: bool = True) -> tuple[Rule, ...]:
-    try:
-        text = source.decode("utf-8-sig")  # editors of Windows begin with a mark
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{filename}: no text in UTF-8, at byte {error.start}") from None
-    return parse_rules(text, filename, check_order).rules
+    return parse_whole(decoded(source, filename), filename, check_order).rules
 
 
 def _prove(

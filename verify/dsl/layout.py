@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from proofgrad.verify.dsl.files import parse_whole
 from proofgrad.verify.dsl.parser import parse_rules
 
 WIDEST_HEAD = 40  # a longer head is followed by one space, and moves no other line
@@ -54,9 +55,9 @@ class _Line:
 def laid_out(text: str, filename: str = "<text>") -> str:
     """The file in the one layout; laying out twice changes nothing more.
 
-    Raises: RuleSyntaxError, RuleError for text that is no rule file.
+    Raises: RuleSyntaxError, RuleError, RuleFileError for text that is no rule file.
     """
-    rules = parse_rules(text, filename, check_order=False).rules
+    rules = parse_whole(text, filename, check_order=False).rules
     lines = _lines(text)
     heads = [len(line.head) for line in lines if line.kind == "item" and line.body]
     column = 2 + max([width for width in heads if width <= WIDEST_HEAD], default=0)
@@ -75,7 +76,7 @@ def laid_out(text: str, filename: str = "<text>") -> str:
 def _lines(text: str) -> list[_Line]:
     lines: list[_Line] = []
     previous: _Token | None = None
-    for written in text.splitlines():
+    for written in text.split("\n"):  # only a newline ends a line, as for the parser
         tokens = []
         for found in _TOKEN.finditer(written):
             previous = _classified(found.group(), previous)

@@ -142,6 +142,14 @@ _SLIPS = {
     "**": "there are no powers; write a product",
     "if": "conditions follow 'where'; the choice of a value is where(p, x, y)",
     ";": "a rule ends where the next one begins",
+    "\xa0": "a no-break space; write a plain one",
+    "\u2212": "a minus of typography; write '-'",
+    "\u2264": "write '<='",
+    "\u2265": "write '>='",
+    "\u2260": "write '!='",
+    "\u00d7": "write '*'",
+    "\u21d2": "write '=>'",
+    "\u2192": "write '=>'",
 }
 
 
@@ -189,7 +197,7 @@ def _keyword(terminal: str) -> str:
 
 
 def _end_of(source: Source) -> Position:
-    lines = source.text.rstrip().splitlines() or [""]
+    lines = source.text.rstrip().split("\n")
     return Position(len(lines), len(lines[-1]) + 1)
 
 
