@@ -98,6 +98,24 @@ def test_twenty_steps_are_those_of_torch(name: str) -> None:
         assert np.abs(after - start).max() > 1e-3
 
 
+@pytest.mark.parametrize("name", AGAINST_TORCH)
+def test_steps_of_float64_are_those_of_torch_to_its_last_digits(name: str) -> None:
+    """The rate, the powers of b1 and b2 and the norm of gradients had the digits of float32."""
+    torch = pytest.importorskip("torch")
+    make, make_twin = AGAINST_TORCH[name]
+    start, target = [values[0].astype(np.float64) for values in (starts(), targets())]
+    param, twin_param = Tensor(start), torch.tensor(start, requires_grad=True)
+    optimizer, twin = make(optim, [param]), make_twin(torch.optim, [twin_param])
+    for _ in range(5):
+        param.grad = Tensor(gradient(param.numpy(), target))
+        twin_param.grad = torch.tensor(gradient(twin_param.detach().numpy(), target))
+        optim.clip_grad_norm_([param], 0.7)
+        torch.nn.utils.clip_grad_norm_([twin_param], 0.7)
+        optimizer.step()
+        twin.step()
+    np.testing.assert_allclose(param.numpy(), twin_param.detach().numpy(), rtol=1e-12)
+
+
 def test_muon_goes_where_the_one_of_torch_goes() -> None:
     torch = pytest.importorskip("torch")
     param = torch.tensor(starts()[0], requires_grad=True)

@@ -179,6 +179,26 @@ def test_saving_replaces_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+def test_what_keeps_a_file_from_being_written_is_an_os_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was an error of the package that writes, which no script catches."""
+    safetensors = pytest.importorskip("safetensors")
+    with pytest.raises(FileNotFoundError):
+        state.safe_save({"a": Tensor([1.0])}, tmp_path / "absent" / "model.safetensors")
+    path = tmp_path / "model.safetensors"
+    state.safe_save({"a": Tensor([1.0])}, path)
+
+    def fill_the_disk(*given: object, **named: object) -> None:
+        raise safetensors.SafetensorError("No space left on device")
+
+    monkeypatch.setattr(safetensors, "serialize_file", fill_the_disk)
+    with pytest.raises(OSError, match=r"model.safetensors could not be written: No space left"):
+        state.safe_save({"a": Tensor([2.0])}, path)
+    assert state.safe_load(path)["a"].tolist() == [1.0]
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def entry(dtype: str, shape: list[int], begin: int, end: int) -> dict[str, Any]:
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofgrad import Tensor, dtypes
+from proofgrad import Tensor
 from proofgrad.nn.optim.optimizer import Optimizer
 
 
@@ -35,7 +35,7 @@ class Adagrad(Optimizer):
             )
         super().__init__(params, lr, device, fused)
         self.lr_decay, self.weight_decay, self.eps = lr_decay, weight_decay, eps
-        self.steps = Tensor([0.0], self.device, dtypes.float32, requires_grad=False).realize()
+        self.steps = self._number(0.0).realize()
         self.v = self._state()
         for total in self.v if initial_accumulator_value else []:
             total.assign(total + initial_accumulator_value).realize()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofgrad import Tensor, dtypes
+from proofgrad import Tensor
 from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio, not_as_one
 
 
@@ -41,11 +41,8 @@ class Adam(Optimizer):
         super().__init__(params, lr, device, fused)
         self.b1, self.b2, self.eps, self.weight_decay = b1, b2, eps, weight_decay
         # The names of state are those of checkpoints: powers b ** steps, mean, mean of squares.
-        self.b1_t, self.b2_t = self._one(), self._one()
+        self.b1_t, self.b2_t = self._number(1.0).realize(), self._number(1.0).realize()
         self.m, self.v = self._state(), self._state()
-
-    def _one(self) -> Tensor:
-        return Tensor([1.0], self.device, dtypes.float32, requires_grad=False).realize()
 
     def _advance(self) -> list[Tensor]:
         self.b1_t.assign(self.b1_t * self.b1)

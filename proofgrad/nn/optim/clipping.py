@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 
 from proofgrad import Tensor
+from proofgrad.nn.optim.optimizer import state_dtype
 
 MARGIN = 1e-6  # added to the norm, as torch does, so that a norm of 0 divides nothing by 0
 
@@ -56,9 +57,13 @@ def _with_gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 def _norm(gradients: list[Tensor], p: float) -> Tensor:
     home = gradients[0].device
     if math.isinf(p):
-        largest = [gradient.float().abs().max().to(home) for gradient in gradients]
+        largest = [
+            gradient.cast(state_dtype(gradient)).abs().max().to(home) for gradient in gradients
+        ]
         return largest[0].stack(*largest[1:]).max()
-    powers = [_power_sum(gradient.float(), p).to(home) for gradient in gradients]
+    powers = [
+        _power_sum(gradient.cast(state_dtype(gradient)), p).to(home) for gradient in gradients
+    ]
     total = powers[0]
     for power in powers[1:]:
         total = total + power

@@ -63,7 +63,7 @@ class Optimizer:
             raise ValueError(f"the learning rate must be 0 or more, not {lr}")
         self.device = self.params[0].device if device is None else canonical_device(device)
         self.fused = fused
-        self.lr = Tensor([float(lr)], self.device, dtypes.float32, requires_grad=False)
+        self.lr = self._number(float(lr))
         Tensor.realize(self.lr, *unique)
 
     def __repr__(self) -> str:
@@ -152,17 +152,24 @@ class Optimizer:
 
     def _owned(self, tensor: Tensor) -> Tensor:
         """The value where the state lives, in the type of the state."""
-        return tensor.detach().to(self.device).cast(_state_dtype(tensor))
+        return tensor.detach().to(self.device).cast(state_dtype(tensor))
 
     def _state(self) -> list[Tensor]:
         """Zeros for each parameter: data, and in memory, so that the first step is compiled as all later ones are."""
         if self.fused:
             count = sum(param.numel() for param in self.params)
-            wide = any(param.dtype is dtypes.float64 for param in self.params)
-            state = [self._zeros((count,), dtypes.float64 if wide else dtypes.float32)]
+            state = [self._zeros((count,), self._widest())]
         else:
-            state = [self._zeros(param.shape, _state_dtype(param)) for param in self.params]
+            state = [self._zeros(param.shape, state_dtype(param)) for param in self.params]
         return [state[0].realize(*state[1:]), *state[1:]]
+
+    def _number(self, value: float) -> Tensor:
+        """A number that changes from step to step, in the widest type of the state."""
+        return Tensor([value], self.device, self._widest(), requires_grad=False)
+
+    def _widest(self) -> DType:
+        wide = any([param.dtype is dtypes.float64 for param in self.params])
+        return dtypes.float64 if wide else dtypes.float32
 
     def _zeros(self, shape: tuple[int, ...], dtype: DType) -> Tensor:
         size = dtype.itemsize
@@ -212,7 +219,8 @@ def _subtract(param: Tensor, change: Tensor) -> None:
     param.assign(value.cast(param.dtype))
 
 
-def _state_dtype(tensor: Tensor) -> DType:
+def state_dtype(tensor: Tensor) -> DType:
+    """The type in which a step computes what becomes of a parameter."""
     return dtypes.float64 if tensor.dtype is dtypes.float64 else dtypes.float32
 
 

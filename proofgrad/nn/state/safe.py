@@ -92,7 +92,8 @@ def safe_save(
 ) -> None:
     """Write the Tensors to a safetensors file, which replaces one that is there in one step.
 
-    Raises: DtypeError for a type that the format lacks, TypeError for metadata that is not text.
+    Raises: DtypeError for a type that the format lacks, TypeError for metadata that is not text; OSError, and
+        then a file that was there is as it was.
 
     Example:
         safe_save(get_state_dict(model), "model.safetensors", metadata={"epoch": "3"})
@@ -124,7 +125,11 @@ def safe_save(
             data_len=prod(shape) * tensor.dtype.itemsize,
         )
     with replacing(fn) as aside:
-        safetensors.serialize_file(specs, aside, metadata=dict(metadata) if metadata else None)
+        aside.touch()  # a folder that is missing or forbidden is the error of Python for it
+        try:
+            safetensors.serialize_file(specs, aside, metadata=dict(metadata) if metadata else None)
+        except safetensors.SafetensorError as error:
+            raise OSError(f"{os.fspath(fn)} could not be written: {error}") from None
 
 
 def _parsed(fn: Source) -> tuple[memoryview, int, dict[str, Any]]:
