@@ -14,8 +14,8 @@ from proofgrad.core.compile.fusion.limits import (
     MOST_BUFFERS,
     MOST_REDUCTIONS,
     MOST_REPEATED,
-    MOST_VIEWS,
 )
+from proofgrad.core.compile.fusion.views import MOST_VIEWS
 from proofgrad.core.compile.schedule.vectors import MOST_LOADS
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from proofgrad.core.compile.fusion.work import below_movement, cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.fusion.views import (
+    computed_for_views,
+    joined_again,
+    read_through_many_views,
+)
+from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
-# Views through which one kernel reads a value that it computes; it computes it for each of them.
-MOST_VIEWS = 64
 # Reductions that one kernel runs.
 MOST_REDUCTIONS = 16
 # Buffers that one kernel reads. Drivers bound its arguments: OpenCL promises room for 128 pointers.
@@ -43,9 +46,11 @@ def beyond_limits(
 
     `nodes`: all of the graph, sources first.
     """
-    repetitions = _repetitions(nodes, consumers, stored)
-    added = _of_large_kernels(nodes, stored, repetitions, consumers, target)
-    return added | _read_through_many_views(nodes, consumers, stored | added)
+    added = joined_again(nodes, stored)
+    added |= computed_for_views(nodes, consumers, stored | added)
+    repetitions = _repetitions(nodes, consumers, stored | added)
+    added |= _of_large_kernels(nodes, stored | added, repetitions, consumers, target)
+    return added | read_through_many_views(nodes, consumers, stored | added)
 
 
 def _repetitions(
@@ -155,35 +160,3 @@ def _takes_longer(
 
 def _is_slice(user: UOp) -> bool:
     return elements(user.shape) < elements(user.src[0].shape) and user.op in MOVEMENT
-
-
-def _read_through_many_views(
-    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
-) -> set[UOp]:
-    """Values that one kernel would compute for more views than are allowed.
-
-    A view is the chain of movements and reductions between a value and what its kernel stores: the
-    first of them and the view of that one, as a number.
-    """
-    added: set[UOp] = set()
-    numbers: dict[tuple[UOp, int], int] = {}
-    views: dict[UOp, set[int]] = {}
-    for node in reversed(nodes):
-        found: set[int] = set()
-        for user in consumers[node]:
-            if user.op in MOVEMENT or user.op is Ops.REDUCE_AXIS:
-                for view in views[user]:
-                    found.add(numbers.setdefault((user, view), len(numbers) + 1))
-            else:
-                found |= views[user]
-        is_computed = node.op in ELEMENTWISE and not _asks_a_counter(node)
-        if len(found) > MOST_VIEWS and is_computed and node not in stored:
-            added.add(node)
-        views[node] = {0} if node in stored or node in added or not found else found
-    return added
-
-
-def _asks_a_counter(node: UOp) -> bool:
-    """Whether a value compares a counter with a constant, which costs less than to read what was found once."""
-    leaves = {below_movement(source) for source in node.src}
-    return node.op in COMPARE and {leaf.op for leaf in leaves} <= {Ops.IOTA, Ops.CONST}

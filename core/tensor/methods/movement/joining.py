@@ -35,6 +35,12 @@ from proofgrad.core.tensor.methods.movement.room import added_and_cut
 from proofgrad.core.tensor.methods.movement.views import Views
 
 
+# More Tensors than these are joined in groups, so that equal groups are one kernel, and each element is asked of which part
+# of its group it is.
+MOST_BESIDE = 64
+GROUP = 32
+
+
 class Movement(Views, Operators):
     """Several Tensors as one, and frames around one."""
 
@@ -78,6 +84,22 @@ class Movement(Views, Operators):
         return [part.cast(dtype) for part in parts]
 
     def _joined_along(self, parts: Sequence[Self], axis: Whole) -> Self:
+        """The parts one after the other; many of them in groups, for at each element all parts of a group are asked."""
+        result = self._in_places(self._in_groups(parts, axis), axis)
+        sizes = tuple([part.shape[axis] for part in parts])
+        if not self.dtype.is_float or len(parts) < 2 or not is_plain(sizes):
+            return result
+        mark = _slices(type(self), self.device, axis, sizes)  # type: ignore[arg-type]
+        sources = (result._uop, *[part._uop for part in parts])
+        return self._with(UOp(Ops.DETACH, self.dtype, sources, mark))
+
+    def _in_groups(self, parts: Sequence[Self], axis: Whole) -> Sequence[Self]:
+        while len(parts) > MOST_BESIDE:
+            groups = [parts[k : k + GROUP] for k in range(0, len(parts), GROUP)]
+            parts = [self._in_places(group, axis) for group in groups]
+        return parts
+
+    def _in_places(self, parts: Sequence[Self], axis: Whole) -> Self:
         total = normal_size(sum(part.shape[axis] for part in parts))
         line = self._iota(total).reshape((-1,) + (1,) * (self.ndim - axis - 1))
         result: Self | None = None
@@ -89,12 +111,7 @@ class Movement(Views, Operators):
             result = placed if result is None else (line < begin).where(result, placed)
             begin += part.shape[axis]
         assert result is not None
-        sizes = tuple([part.shape[axis] for part in parts])
-        if not self.dtype.is_float or len(parts) < 2 or not is_plain(sizes):
-            return result
-        mark = _slices(type(self), self.device, axis, sizes)  # type: ignore[arg-type]
-        sources = (result._uop, *[part._uop for part in parts])
-        return self._with(UOp(Ops.DETACH, self.dtype, sources, mark))
+        return result
 
     @takes_dim
     def stack(self, *args: Any, dim: Whole = 0) -> Self:
