@@ -244,9 +244,12 @@ def _run(
         if len(parts_of(root)) > 1:
             rest = stages[position + 1 :]
             made: list[UOp] = []
+            behind = [largest_slot((part,)) for part in root.src]
             for number, part in enumerate(root.src):
-                others = largest_slot((*made, *root.src[number + 1 :]))
-                made += parts_of(_run(rest, part, new_runner, max(other_slots, others)))
+                others = max(other_slots, *behind[number + 1 :], 0)
+                new = parts_of(_run(rest, part, new_runner, others))
+                other_slots = max(other_slots, largest_slot(new))
+                made += new
             return UOp.sink(*made)
     if runner.schedule is not None:
         runner.schedules[root] = runner.schedule

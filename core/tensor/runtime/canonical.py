@@ -114,6 +114,7 @@ def _numbered(
     if with_parts and any([node.op is SHRINK for node in order]):
         parts = _parts(order, roots)
         order = toposort(roots, lambda n: n not in COMPUTED and n not in parts) if parts else order
+    numbers: dict[UOp, int] = {}  # of parts
     named: dict[UOp, Any] = {}
     if with_parts and any([node.op is SHRINK or node.op is PAD for node in order]):
         named = positions_as_variables(
@@ -128,7 +129,7 @@ def _numbered(
             done[node] = done[known]
         elif node not in done:
             if parts and node in parts:
-                done[node] = _number_part(parts[node], node.shape, inputs)
+                done[node] = _number_part(parts[node], node.shape, inputs, numbers)
             elif named and node in named:
                 done[node] = UOp(node.op, node.dtype, (done[node.src[0]],), named[node])
             else:
@@ -211,10 +212,11 @@ def _begin_of_line(cut: UOp) -> int | None:
     return first if last - first + 1 == count else None  # else others lie between
 
 
-def _number_part(part: UOp, shape: Shape, inputs: list[UOp]) -> UOp:
-    if part not in inputs:
+def _number_part(part: UOp, shape: Shape, inputs: list[UOp], numbers: dict[UOp, int]) -> UOp:
+    if part not in numbers:
+        numbers[part] = len(inputs)
         inputs.append(part)
-    unique = UOp(UNIQUE, dtypes.void, (), inputs.index(part))
+    unique = UOp(UNIQUE, dtypes.void, (), numbers[part])
     flat = UOp(BUFFER, part.dtype, (unique, part.src[0].src[1]), elements(part.shape))
     return flat if shape == flat.shape else UOp(RESHAPE, part.dtype, (flat,), shape)
 

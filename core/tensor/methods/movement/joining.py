@@ -26,14 +26,13 @@ from proofgrad.core.tensor.data.arguments import (
     takes_numbers,
 )
 from proofgrad.core.tensor.data.errors import ArgumentError, AxisError, DtypeError, ModeError
-from proofgrad.core.tensor.data.nodes import constant_node
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.elementwise.operators import Operators
-from proofgrad.core.tensor.methods.movement.room import added_and_cut
+from proofgrad.core.tensor.methods.movement.room import added_and_cut, padded
 from proofgrad.core.tensor.methods.movement.views import Views
-
 
 # More Tensors than these are joined in groups, so that equal groups are one kernel, and each element is asked of which part
 # of its group it is.
@@ -67,7 +66,7 @@ class Movement(Views, Operators):
                     f"cannot cat {show(self.shape)} and {show(part.shape)} along axis {dim}, part"
                     f" number {number}: there must be axes, and all other sizes must be equal"
                 )
-        return self._joined_along(parts, axis)._value()
+        return self._joined_along([part._uop for part in parts], axis)._value()
 
     def _parts(self, name: str, others: tuple[Any, ...]) -> list[Self]:
         """This Tensor and the others, of one type; `cat(a, [b, c])` is `cat(a, b, c)`."""
@@ -81,37 +80,35 @@ class Movement(Views, Operators):
         dtype = self.dtype
         for part in parts:
             dtype = promote(dtype, part.dtype)
-        return [part.cast(dtype) for part in parts]
+        return [part if part.dtype is dtype else part.cast(dtype) for part in parts]
 
-    def _joined_along(self, parts: Sequence[Self], axis: Whole) -> Self:
-        """The parts one after the other; many of them in groups, for at each element all parts of a group are asked."""
-        result = self._in_places(self._in_groups(parts, axis), axis)
+    def _joined_along(self, parts: Sequence[UOp], axis: Whole) -> Self:
+        """The values of this type one after the other; many of them in groups, for at each element all of a group are asked."""
+        joined = parts
+        while len(joined) > MOST_BESIDE:
+            groups = [joined[k : k + GROUP] for k in range(0, len(joined), GROUP)]
+            joined = [self._in_places(x, axis)._uop if len(x) > 1 else x[0] for x in groups]
+        result = self._in_places(joined, axis)
         sizes = tuple([part.shape[axis] for part in parts])
-        if not self.dtype.is_float or len(parts) < 2 or not is_plain(sizes):
+        if not result.dtype.is_float or len(parts) < 2 or not is_plain(sizes):
             return result
         mark = _slices(type(self), self.device, axis, sizes)  # type: ignore[arg-type]
-        sources = (result._uop, *[part._uop for part in parts])
-        return self._with(UOp(Ops.DETACH, self.dtype, sources, mark))
+        return self._with(UOp(Ops.DETACH, result.dtype, (result._uop, *parts), mark))
 
-    def _in_groups(self, parts: Sequence[Self], axis: Whole) -> Sequence[Self]:
-        while len(parts) > MOST_BESIDE:
-            groups = [parts[k : k + GROUP] for k in range(0, len(parts), GROUP)]
-            parts = [self._in_places(group, axis) for group in groups]
-        return parts
-
-    def _in_places(self, parts: Sequence[Self], axis: Whole) -> Self:
-        total = normal_size(sum(part.shape[axis] for part in parts))
-        line = self._iota(total).reshape((-1,) + (1,) * (self.ndim - axis - 1))
-        result: Self | None = None
+    def _in_places(self, parts: Sequence[UOp], axis: Whole) -> Self:
+        result, rank = parts[0], len(parts[0].shape)
+        total = normal_size(sum([part.shape[axis] for part in parts]))
+        line = self._iota(total).reshape((-1,) + (1,) * (rank - axis - 1))
         begin = 0
-        for part in parts:
-            around = [(0, 0)] * self.ndim
+        for number, part in enumerate(parts):
+            around = [(0, 0)] * rank
             around[axis] = (begin, total - begin - part.shape[axis])
-            placed = part._pad_zeros(around)
-            result = placed if result is None else (line < begin).where(result, placed)
-            begin += part.shape[axis]
-        assert result is not None
-        return result
+            placed = padded(part, around)
+            if number:
+                is_before = broadcast_node((line < begin)._uop, placed.shape)
+                placed = UOp(Ops.WHERE, part.dtype, (is_before, result, placed))
+            result, begin = placed, begin + part.shape[axis]
+        return self._with(result)
 
     @takes_dim
     def stack(self, *args: Any, dim: Whole = 0) -> Self:
@@ -126,8 +123,9 @@ class Movement(Views, Operators):
                     f" part number {number}: the shapes must be equal"
                 )
         axis = resolve_axis(dim, self.ndim + 1)
-        placed = [part.unsqueeze(axis) for part in parts]
-        return placed[0]._joined_along(placed, axis)._value()
+        shape = (*self.shape[:axis], 1, *self.shape[axis:])
+        placed = [reshape_node(part._uop, shape) for part in parts]
+        return parts[0]._joined_along(placed, axis)._value()
 
     @takes_numbers
     def roll(
@@ -161,7 +159,7 @@ class Movement(Views, Operators):
             if not (at_least(size, steps) and at_least(steps, 0)):
                 return self._rolled_round(axis, ahead, back)
             parts = [self._cut(axis, size - steps, size), self._cut(axis, 0, size - steps)]
-            return self._joined_along(parts, axis)
+            return self._joined_along([part._uop for part in parts], axis)
         return self
 
     def _rolled_round(self, axis: Whole, ahead: Any, back: Any) -> Self:
@@ -263,7 +261,8 @@ class Movement(Views, Operators):
             raise ShapeError(f"pad {mode!r} of {show(self.shape)}: axis {axis} has no elements")
         parts = [self._frame(axis, mode, front, True), self, self._frame(axis, mode, back, False)]
         kept = [part for part in parts if part is self or part.shape[axis] != 0]
-        whole = self._joined_along(kept, axis) if len(kept) > 1 else self
+        nodes = [part._uop for part in kept]
+        whole = self._joined_along(nodes, axis) if len(kept) > 1 else self
         return whole._cut(axis, cut_front, whole.shape[axis] - cut_back)
 
     def _frame(self, axis: Whole, mode: str, count: Whole, in_front: bool) -> Self:

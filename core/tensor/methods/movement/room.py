@@ -31,6 +31,8 @@ def shrunk(node: UOp, cuts: Sequence[Cut]) -> UOp:
 
 def padded(node: UOp, amounts: Sequence[Cut]) -> UOp:
     """`node` with zeros around; negative amounts cut."""
+    if all([type(n) is int and n >= 0 for pair in amounts for n in pair]):
+        return _framed(node, amounts)
     of_axes = [(added_and_cut(before), added_and_cut(after)) for before, after in amounts]
     frames = [(before[0], after[0]) for before, after in of_axes]
     cuts = [(before[1], after[1]) for before, after in of_axes]
@@ -40,7 +42,7 @@ def padded(node: UOp, amounts: Sequence[Cut]) -> UOp:
 
 
 def _framed(node: UOp, frames: Sequence[Cut]) -> UOp:
-    if all(frame == (0, 0) for frame in frames):
+    if all([frame == (0, 0) for frame in frames]):
         return node
     return UOp(Ops.PAD, node.dtype, (node,), tuple(frames))
 
