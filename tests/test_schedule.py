@@ -9,7 +9,8 @@ import pytest
 from tactics import cut_into_kernels
 
 from proofgrad import GlobalCounters, Ops, Tensor
-from proofgrad.core.compile.fusion.kernels import _consumers, _meeting_points
+from proofgrad.core.compile.fusion.kernels import _consumers
+from proofgrad.core.compile.fusion.meeting_points import meeting_points
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.ir.dtypes import dtypes
@@ -104,7 +105,7 @@ def test_uses_meet_in_the_nearest_node_that_all_of_them_pass(seed: int) -> None:
         node: max(passed[node] - {node}, key=lambda n: len(passed[n]), default=None)
         for node in nodes
     }
-    assert _meeting_points(nodes, consumers) == nearest
+    assert meeting_points(nodes, consumers).nearest == nearest
 
 
 def test_zero_sized_tensors_run_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from proofgrad.core.compile.fusion.epilogues import end_of_epilogue
 from proofgrad.core.compile.fusion.limits import beyond_limits
+from proofgrad.core.compile.fusion.meeting_points import meeting_points
 from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.fusion.work import apart_from_rows
@@ -52,13 +53,13 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             if node.op is Ops.COPY and node.src[0].op is not Ops.BUFFER:
                 stored.add(node.src[0])
     leads_to_reduction = _leads_to_reduction(nodes, stored)
-    meets = _meeting_points(nodes, consumers)
+    meets = meeting_points(nodes, consumers)
     ends: dict[UOp, list[UOp]] = {}
     selecting = _for_selection(nodes)
     for node in nodes:
         if node.op is Ops.REDUCE_AXIS:
             selects = _selects(node, selecting)
-            end = end_of_epilogue(node, consumers, meets, stored, target, selects)
+            end = end_of_epilogue(node, consumers, meets.nearest, stored, target, selects)
             stored.add(end)
             ends.setdefault(end, []).append(node)
     position = {node: k for k, node in enumerate(nodes)}
@@ -84,7 +85,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         stored -= products_by_row(nodes, consumers, stored, kept, target)
         loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)
-    return stored | beyond_limits(nodes, consumers, stored, target)
+    return stored | beyond_limits(nodes, consumers, meets, stored, target)
 
 
 def _stored_as_roots(root: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
@@ -123,55 +124,6 @@ def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:
         for source in dict.fromkeys(node.src):
             consumers[source].append(node)
     return consumers
-
-
-def _meeting_points(nodes: list[UOp], consumers: dict[UOp, list[UOp]]) -> dict[UOp, UOp | None]:
-    """For each node the nearest node through which every use of it passes; None: there is none.
-
-    Immediate post-dominators (Cooper, Harvey, Kennedy, A Simple, Fast Dominance Algorithm, 2001).
-    """
-    tree = _Tree()
-    for node in reversed(nodes):
-        common: UOp | None = None
-        for k, user in enumerate(consumers[node]):
-            common = user if k == 0 else tree.common(common, user)
-            if common is None:
-                break
-        tree.add(node, common)
-    return tree.above
-
-
-class _Tree:
-    """Nodes, each below another one or below none (None).
-
-    Each also knows one far above, so that what two have in common is found in as many steps as the
-    logarithm of their depth (Myers, An applicative random-access stack, 1983).
-    """
-
-    def __init__(self) -> None:
-        self.above: dict[UOp, UOp | None] = {}
-        self._far: dict[UOp | None, UOp | None] = {None: None}
-        self._depth: dict[UOp | None, int] = {None: 0}
-
-    def add(self, node: UOp, above: UOp | None) -> None:
-        """`node` right below `above`, which is there."""
-        far, depth = self._far, self._depth
-        first = far[above]
-        is_even = depth[above] - depth[first] == depth[first] - depth[far[first]]
-        far[node] = far[first] if is_even else above
-        depth[node] = depth[above] + 1
-        self.above[node] = above
-
-    def common(self, a: UOp | None, b: UOp | None) -> UOp | None:
-        """The lowest node that is above both, or one of them."""
-        above, far, depth = self.above, self._far, self._depth
-        if depth[a] < depth[b]:
-            a, b = b, a
-        while a is not None and depth[a] > depth[b]:
-            a = far[a] if depth[far[a]] >= depth[b] else above[a]
-        while a is not None and b is not None and a is not b:
-            a, b = (above[a], above[b]) if far[a] is far[b] else (far[a], far[b])
-        return a
 
 
 def _beside_a_contraction(reductions: list[UOp], position: dict[UOp, int]) -> set[UOp]:

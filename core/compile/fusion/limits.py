@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from proofgrad.core.compile.fusion.meeting_points import MeetingPoints
 from proofgrad.core.compile.fusion.views import (
     computed_for_views,
     joined_again,
@@ -19,6 +20,7 @@ from proofgrad.core.compile.fusion.views import (
 )
 from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
@@ -29,8 +31,12 @@ MOST_REDUCTIONS = 16
 MOST_BUFFERS = 96
 # Elementwise operations one after the other: the time to compile a block grows faster than its length.
 LONGEST_CHAIN = 2048
-# Operations that kernels beyond the first spend on computing a value again.
+# Operations that kernels beyond the first spend on computing a value again; costly ones are as many as they take cycles.
 MOST_REPEATED = 512
+# Cycles of a vector after which it takes little more to store it and to load it again.
+LONG_CHAIN_CYCLES = 256
+# What takes so few cycles may be computed again behind it.
+FEW_CYCLES = 8
 # An element that is stored costs at least as much as one of so many bytes.
 WORD_BYTES = 4
 # Kernels that use a value are counted up to here.
@@ -40,17 +46,42 @@ _NONE: frozenset[UOp] = frozenset()
 
 
 def beyond_limits(
-    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp], target: Target
+    nodes: Sequence[UOp],
+    consumers: Mapping[UOp, list[UOp]],
+    meets: MeetingPoints,
+    stored: set[UOp],
+    target: Target,
 ) -> set[UOp]:
     """The values that need a buffer beside `stored`, so that each kernel stays within the limits.
 
-    `nodes`: all of the graph, sources first.
+    `nodes`: all of the graph, sources first. `meets`: where all uses of each meet.
     """
     added = joined_again(nodes, stored)
     added |= computed_for_views(nodes, consumers, stored | added)
     repetitions = _repetitions(nodes, consumers, stored | added)
+    added |= _ends_of_long_chains(nodes, meets, stored | added)
     added |= _of_large_kernels(nodes, stored | added, repetitions, consumers, target)
     return added | read_through_many_views(nodes, consumers, stored | added)
+
+
+def _ends_of_long_chains(nodes: Sequence[UOp], meets: MeetingPoints, stored: set[UOp]) -> set[UOp]:
+    """Where a chain has become long and nothing before is used behind, as between two steps of a loop: kernels of as many steps are one."""
+    added: set[UOp] = set()
+    cycles: dict[UOp, float] = {}
+    ends: dict[UOp, UOp | None] = {}  # where all uses of all that a node is computed from meet
+    for node in nodes:
+        taken, end = 0.0, node
+        for source in node.src:
+            taken = max(taken, cycles[source])
+            if cycles[source] > FEW_CYCLES:
+                end = meets.common(end, meets.common(ends[source], meets.nearest[source]))
+        if node.op in ELEMENTWISE:
+            taken += OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
+            if taken > LONG_CHAIN_CYCLES and end is node and node not in stored:
+                added.add(node)
+        is_read = node in stored or node in added
+        cycles[node], ends[node] = (0.0, node) if is_read else (taken, end)
+    return added
 
 
 def _repetitions(
@@ -126,7 +157,7 @@ def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
     seen, stack, left = {node}, [node], MOST_REPEATED // times
     while stack and left >= 0:
         top = stack.pop()
-        left -= top.op in ELEMENTWISE
+        left -= max(1, OPERATION_CYCLES.get(top.op, 1)) if top.op in ELEMENTWISE else 0
         for source in top.src:
             if source not in seen and source not in ends:
                 seen.add(source)

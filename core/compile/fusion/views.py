@@ -20,6 +20,8 @@ from proofgrad.core.ir.uop import UOp
 MOST_VIEWS = 64
 # Cycles of a vector that one kernel spends on computing a value for views beyond the first.
 MOST_CYCLES_AGAIN = 48
+# So many reductions over what one value computes run in loops that share it.
+FEW_REDUCTIONS = 4
 # Of so many views no more are counted.
 ENOUGH_VIEWS = 256
 # Values in their places among others, of which one is made that is put into its place itself.
@@ -65,8 +67,8 @@ def computed_for_views(
         parts = [_views_by(user, views, known) for user in consumers[node]]
         every = parts[0] if len(parts) == 1 else _together(parts)
         if len(parts) > 1 and node.op in ELEMENTWISE and node not in stored:
-            again = _beyond_first(every)
-            if again > max(map(_beyond_first, parts)) and (
+            again = _beyond_first(every, stored)
+            if again > max([_beyond_first(part, stored) for part in parts]) and (
                 again * cycles_of_work(node, stored | added) > MOST_CYCLES_AGAIN
             ):
                 added.add(node)
@@ -76,7 +78,7 @@ def computed_for_views(
 
 
 class _View(NamedTuple):
-    """A way from a value to the end of its kernel: the end, and a number that is 0 where nothing is moved."""
+    """A way from a value to the end of its kernel, or to a reduction in it: that end, and a number that is 0 where nothing is moved."""
 
     end: UOp
     number: int
@@ -101,9 +103,11 @@ def _together(parts: Sequence[frozenset[_View]]) -> frozenset[_View]:
     return found if len(found) > ENOUGH_VIEWS else found.union(*parts)
 
 
-def _beyond_first(views: frozenset[_View]) -> int:
-    """How many of the views are not the first one of their kernel."""
-    return len(views) - len({view.end for view in views})
+def _beyond_first(views: frozenset[_View], stored: set[UOp]) -> int:
+    """How many of the views are not the first one of their kernel, or of a reduction of a few that are in one."""
+    ends = {view.end for view in views}
+    reductions = [end for end in ends if end.op is Ops.REDUCE_AXIS and end not in stored]
+    return len(views) - len(ends) + max(0, len(reductions) - FEW_REDUCTIONS)
 
 
 def read_through_many_views(
