@@ -31,6 +31,7 @@ from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.indexing import Indexing
+from proofgrad.core.tensor.methods.indexing.search import count_up_to
 from proofgrad.core.tensor.runtime.device import canonical_device
 from proofgrad.core.tensor.runtime.realize import at_hand, draw_once, host_buffer, read
 from proofgrad.core.tensor.runtime.recording import note_random
@@ -40,6 +41,8 @@ _PARITY = 0x1BD11BDA
 
 # So many numbers get memory where they are first read; fewer are drawn again in each kernel that reads them.
 DRAWN_ONCE = 64
+# So many comparisons take one kernel less time than those of a search take to be made and run.
+LOOKED_AT = 1 << 22
 MOST_CHECKED = 1 << 16  # weights that are looked at before positions are drawn by them
 
 
@@ -299,16 +302,24 @@ class Creation(Factories, Indexing):
         _check_weights(self)
         weights = self.detach().cast(dtypes.float32)
         if replacement or num_samples == 1:
-            ends = weights.cumsum(-1)
-            whole = ends._cut(ends.ndim - 1, ends.shape[-1] - 1, ends.shape[-1])
             drawn = type(self).rand((*self.shape[:-1], num_samples), device=self.device)
-            passed = (drawn * whole).unsqueeze(-1) >= ends.unsqueeze(-2)
-            positions = passed.sum(-1).minimum(self.shape[-1] - 1)
-            return self._drawn(positions.cast(dtypes.int32), None)
+            return self._drawn(weights._positions_by_weight(drawn), None)
         clocks = weights.rand_like(dtype=dtypes.float32)
         late = (1 - clocks).log() / weights  # minus the time at which each is drawn
         late = weights.eq(0).where(-math.inf, late)
         return self._drawn(late.topk(num_samples, -1)[1], None)
+
+    def _positions_by_weight(self, drawn: Self) -> Self:
+        """Where numbers from 0 to 1 fall among the shares that weights, a line for each row, have of their sum."""
+        size = self.shape[-1]
+        ends = self.cumsum(-1)
+        wanted = drawn * ends._cut(ends.ndim - 1, size - 1, size)
+        if not is_plain((*ends.shape, *wanted.shape)) or at_least(LOOKED_AT, drawn.numel() * size):
+            passed = (wanted.unsqueeze(-1) >= ends.unsqueeze(-2)).sum(-1)
+        else:
+            rows = [part.contiguous().reshape((-1, part.shape[-1])) for part in (ends, wanted)]
+            passed = count_up_to(*rows).reshape(drawn.shape)
+        return passed.minimum(size - 1).cast(dtypes.int32)
 
     def threefry(self, seed: Self) -> Self:
         """The random bits (Threefry-2x32) of these uint64 counters under uint64 keys."""
@@ -378,6 +389,8 @@ def _check_weights(weights: Any) -> None:
     data = at_hand(weights._uop) if few else None
     if data is None:
         return
+    if data[3::4].tobytes().isascii() and data.tobytes().strip(b"\0"):
+        return  # no sign, and not all 0
     values = data.cast("f").tolist()
     if min(values) < 0 or max(values) <= 0:
         raise ArgumentError(

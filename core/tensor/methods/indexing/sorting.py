@@ -133,7 +133,7 @@ class Sorting(Reduction):
 
     def _is_selected(self, k: Whole, axis: int) -> bool:
         """Whether the first k of an axis are found without sorting the others."""
-        if not isinstance(k, int) or not k or self.dtype.bits > 32:
+        if not isinstance(k, int) or not k:
             return False
         return not self._is_ranked(self.shape[axis]) and bool(self.shape[axis] >= 2 * k)
 
@@ -144,7 +144,7 @@ class Sorting(Reduction):
         """
         rows, size = self.shape
         if size < SELECTED_OF * GROUP * k:
-            return self._keys(descending)._least_positions(self._iota(size), size, k)
+            return self._least_positions(self._keys(descending), self._iota(size), k, descending)
         groups = self._pad_value([(0, 0), (0, -size % GROUP)], 0).reshape((rows, -1, GROUP))
         beyond = self._iota(groups.shape[1] * GROUP).reshape((-1, GROUP)) >= size
         keys = groups._keys(descending)
@@ -153,12 +153,31 @@ class Sorting(Reduction):
         positions = (chosen.unsqueeze(-1) * GROUP + self._iota(GROUP)).reshape((rows, -1))
         found = take_along(self, 1, positions).contiguous()._keys(descending)
         keys = (positions < size).where(found, dtypes.max(found.dtype))
-        return keys._least_positions(positions, size, k)
+        return self._least_positions(keys, positions, k, descending)
 
-    def _least_positions(self, positions: Self, size: int, k: int) -> Self:
-        """Of these keys, rows of a matrix, and their positions below `size`: the positions of the first k."""
-        pairs = self._with_positions(positions, size + GROUP)
-        return least_of_lines(pairs, k)._positions_in_pairs(self.dtype)
+    def _least_positions(self, keys: Self, positions: Self, k: int, descending: bool) -> Self:
+        """The positions of the first k of each row, which are among these, by their keys."""
+        beyond = self.shape[1] + GROUP
+        if keys.dtype.bits <= 32:
+            pairs = keys._with_positions(positions, beyond)
+            return least_of_lines(pairs, k)._positions_in_pairs(keys.dtype)
+        chosen = keys._positions_up_to_the_last(positions, beyond, k)
+        found = take_along(self, 1, chosen).contiguous()._keys(descending)
+        is_ranked = self._is_ranked(k)
+        order = found._positions_by_rank() if is_ranked else found._positions_by_network()
+        return take_along(chosen, 1, order.contiguous())
+
+    def _positions_up_to_the_last(self, positions: Self, beyond: int, k: int) -> Self:
+        """Where the k least of each row of keys are, those before the last of them first; of equal ones in order.
+
+        A key does not fit beside a position, but whether it comes before that last one does.
+        """
+        last = least_of_lines(self, k)._cut(1, k - 1, k).contiguous()
+        room = (beyond - 1).bit_length()
+        kind = dtypes.int32 if room < 30 else dtypes.int64
+        part = (self < last).where(0, self.eq(last).where(1, 2)).cast(kind)
+        found = least_of_lines(part << room | positions.cast(kind), k)
+        return (found & (1 << room) - 1).cast(dtypes.int32).contiguous()
 
     def _keys(self, descending: bool) -> Self:
         """Integers whose order is the one asked for."""

@@ -109,7 +109,8 @@ def _positions_of_records(x: _T, axis: int, values: _T) -> _T:
     changed = found.ne(before)
     if x.is_floating_point():
         changed = changed & ~(found.isnan() & before.isnan())
-    return scan((changed & position.ne(0)).where(position, 0), axis, _extreme(Ops.MAX, 0))
+    records = (changed & position.ne(0)).where(position, 0)
+    return scan(records, axis, _extreme(Ops.MAX, dtypes.min(records.dtype)))
 
 
 def scan(x: _T, axis: int, combination: Combination) -> _T:
