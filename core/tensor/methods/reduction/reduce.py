@@ -39,9 +39,9 @@ from proofgrad.core.tensor.methods.elementwise.functions import Elementwise
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.methods.reduction.scan import (
     LOG_SUM_EXP,
-    PRODUCT,
     SUM,
     running_extreme,
+    running_product,
     scan,
 )
 
@@ -322,7 +322,7 @@ class Reduction(Movement, Elementwise):
     def cumprod(self, axis: Whole) -> Self:
         """The product of the elements up to each; types as for prod."""
         result = sum_dtype(self.dtype)
-        return scan(self._in_type(accumulation_dtype(result)), axis, PRODUCT).cast(result)
+        return running_product(self._in_type(accumulation_dtype(result)), axis).cast(result)
 
     @takes_axis
     def cummax(self, axis: Whole = 0) -> tuple[Self, Self]:

@@ -4,8 +4,8 @@ Owns: the work. Element i of a row is a reduction over the first i + 1 elements 
 an element (core/compile/steps/carry.py). A long row is cut into blocks: what the blocks before come to is scanned in turn, and put
 in front of each. So rounding errors do not grow with the length, and threads share a single row.
 
-The gradient of a running sum is one from the end, that of a running extreme goes to where it was found. That of a running product
-takes a block's length for each element, and so its blocks are short.
+The gradient of a running sum is one from the end, that of a running extreme goes to where it was found. That of a running product is the
+sum from the end of what the products get, over the element. LogSumExp takes a block's length for each element, and so its blocks are short.
 """
 
 from __future__ import annotations
@@ -58,8 +58,38 @@ def _dividing(size: int, longest: int) -> int:
 
 
 SUM = Combination(lambda a, b: a + b, lambda x, k: x._reduce(Ops.ADD, k, False), 0, is_long=True)
-PRODUCT = Combination(lambda a, b: a * b, lambda x, k: x._reduce(Ops.MUL, k, False), 1)
+PRODUCT = Combination(
+    lambda a, b: a * b, lambda x, k: x._reduce(Ops.MUL, k, False), 1, is_long=True
+)
 LOG_SUM_EXP = Combination(lambda a, b: a.logaddexp(b), lambda x, k: x.logsumexp(k), -math.inf)
+
+
+def running_product(x: _T, axis: int) -> _T:
+    """The product of the elements up to each."""
+    if not x.ndim or not x.is_floating_point():
+        return scan(x, axis, PRODUCT)
+    products = scan(x.detach(), axis, PRODUCT)
+    # mypy takes the __hash__ of Tensors for that of their class.
+    mark = _to_factors(type(x), x.device, resolve_axis(axis, x.ndim))  # type: ignore[arg-type]
+    return x._with(UOp(Ops.DETACH, x.dtype, (products._uop, x._uop), mark))
+
+
+@functools.lru_cache(maxsize=64)
+def _to_factors(kind: type[Movement], device: str, axis: int) -> CustomGradient:
+    """The gradient of running products. One for equal calls, so that equal graphs are one.
+
+    Each element before the first 0 of a row gets what all products up to there get, over itself; that 0 what the others would get if it were 1.
+    """
+
+    def backward(gradient: Any, x: Any) -> Any:
+        zeros = scan(x.eq(0).cast(dtypes.int32), axis, SUM)
+        is_before, is_first = zeros.eq(0), x.eq(0) & zeros.eq(1)
+        parts = gradient * scan(is_first.where(1, x), axis, PRODUCT)
+        whole = is_before.where(0, parts)._reduce(Ops.ADD, axis, True)
+        from_end = scan(is_before.where(parts, 0).flip(axis), axis, SUM).flip(axis)
+        return is_before.where(from_end / x, is_first.where(whole, 0))
+
+    return CustomGradient(backward, "running products", kind, device)
 
 
 def running_extreme(x: _T, axis: int, op: Ops) -> tuple[_T, _T]:
