@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -21,7 +22,7 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
-from proofgrad.core.tensor.methods.indexing.selection import Selection
+from proofgrad.core.tensor.methods.indexing.selection import Selection, true_positions
 from proofgrad.core.tensor.methods.indexing.take import (
     is_position,
     last_true,
@@ -136,10 +137,8 @@ class Scatter(Selection):
 
     def _selected(self, mask: Self, size: Whole, fill_value: Scalar) -> Self:
         """The elements of a flat mask, in `size` positions: the k-th that is true goes to position k."""
-        wanted, sources = self._iota(size), self._iota(mask.shape[0])
-        goes_to = mask.where(mask.cumsum() - 1, size)
-        position = wanted.unsqueeze(-1).eq(goes_to).where(sources, 0).sum(-1)
-        found = take(self.flatten(), 0, position)
+        wanted = self._iota(size)
+        found = take(self.flatten(), 0, true_positions(mask, size))
         fill = self._with(UOp.const(self.dtype, fill_value))
         return (wanted < mask.sum()).where(found, fill)
 
@@ -150,19 +149,19 @@ class Scatter(Selection):
         """
         mask = self.ne(0)
         if size is None:
-            flat = mask._true_positions()
-            count, shape = flat.shape[0], sizes().value_of_shape(self.shape)
-        else:
-            flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
-            count, shape = size, self.shape
-        if not self.ndim:
-            return self._iota(0).reshape((count, 0))
-        columns = flat._position_of_each_axis(shape)
-        rows = columns[0].stack(*columns[1:], dim=-1).cast(dtypes.int32)
-        if size is None:
-            return rows
+            shape = sizes().value_of_shape(self.shape)
+            return mask._made_of_true_positions(lambda flat: _columns(flat, shape))
+        flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
         inside = self._iota(size) < mask.sum()
-        return inside.unsqueeze(-1).where(rows, math.trunc(fill_value))
+        return inside.unsqueeze(-1).where(_columns(flat, self.shape), math.trunc(fill_value))
+
+
+def _columns(positions: _T, shape: Sequence[int]) -> _T:
+    """Positions in row-major order as rows: a column for the position of each axis."""
+    if not shape:
+        return positions._iota(0).reshape((positions.shape[0], 0))
+    columns = positions._position_of_each_axis(shape)
+    return columns[0].stack(*columns[1:], dim=-1).cast(dtypes.int32)
 
 
 def _neutral(reduce: str, tensor: TensorBase) -> Scalar:

@@ -6,10 +6,10 @@ Owns: what an index means. Does not own: the choice of elements by integers in m
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import (
@@ -40,9 +40,15 @@ from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.methods.indexing.bounds import check_inside
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.recording import at_least_now
+
+# So many elements of a mask are read by Python in less time than kernels are launched.
+MOST_SEEN_BY_HOST = 1 << 12
+_S = TypeVar("_S", bound="Selection")
 
 
 class Selection(Reduction):
@@ -156,9 +162,29 @@ class Selection(Reduction):
 
     def _true_positions(self) -> Self:
         """The positions of the true elements in row-major order, as integers in memory. They are computed now."""
-        flags = bytes(machine.read(self._uop, self.device))
-        found = array("i", compress(range(len(flags)), flags))
-        return self._with(machine.host_buffer(found.tobytes(), dtypes.int32, self.device))
+        return self._made_of_true_positions(lambda positions: positions)
+
+    def _made_of_true_positions(self, function: Callable[[Self], Self]) -> Self:
+        """What a function makes of the positions of the true elements in row-major order, a row of each, computed now.
+
+        Of many elements it is computed of as many as there are, and the first rows are kept: so kernels are the same whatever is true.
+        """
+        if not self._is_seen_by_kernels():
+            flags = bytes(machine.read(self._uop, self.device))
+            found = array("i", compress(range(len(flags)), flags)).tobytes()
+            return function(self._with(machine.host_buffer(found, dtypes.int32, self.device)))
+        rows, count = function(_positions_in_front(self)), self.sum()
+        nodes = machine.realize([rows._uop, count._uop], self.device)
+        number = int.from_bytes(machine.read(nodes[1], self.device), "little")
+        data = bytes(machine.read(rows._with(nodes[0])._cut(0, 0, number)._uop, self.device))
+        found = rows._with(machine.host_buffer(data, rows.dtype, self.device))
+        return found.reshape((number, *rows.shape[1:]))
+
+    def _is_seen_by_kernels(self) -> bool:
+        """Whether there are so many elements that kernels look at them sooner than the host; items of a GPU would not (tactics/scatter.py)."""
+        if not is_plain(self.shape) or Device[self.device].target.work_items:
+            return False
+        return MOST_SEEN_BY_HOST < prod(self.shape) < 1 << 31
 
     def _position_of_each_axis(self, shape: Sequence[int]) -> list[Self]:
         """Positions in row-major order as a position of each axis."""
@@ -289,6 +315,23 @@ class Selection(Reduction):
                 f" as many axes are needed, and sizes that are not larger on the other ones"
             )
         check_inside(index, axis, self.shape, from_end=False)
+
+
+@made_once
+def _positions_in_front(mask: _S) -> _S:
+    """The positions of the true elements in row-major order, and behind them zeros."""
+    flat = mask.flatten()
+    return true_positions(flat, flat.shape[0]).contiguous()
+
+
+def true_positions(mask: _S, size: Whole) -> _S:
+    """The positions of the first so many true elements of a line, and zeros where there are fewer.
+
+    What is false goes as 0 to where the next that is true goes: so whether an element is written does not depend on the mask.
+    """
+    line = mask._iota(mask.shape[0])
+    before, own = mask.cumsum() - mask, mask.where(line, 0)
+    return mask._iota(size).unsqueeze(-1).eq(before).where(own, 0).sum(-1)
 
 
 def index_parts(index: Any) -> tuple[Any, ...]:
