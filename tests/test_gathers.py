@@ -23,7 +23,7 @@ def text_of(value: Tensor) -> str:
 
 
 def column(kind: str) -> Tensor:
-    return Tensor(np.ones((64, 7), kind))[:, 1] * 3
+    return Tensor(np.ones((64, 40), kind))[:, 1] * 3
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])

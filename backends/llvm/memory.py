@@ -102,7 +102,7 @@ def write_load(writer: Writer, position: Position, dtype: DType) -> str:
         load_lanes = _masked_load if has_one else _load_whole_or_by_lanes
         loaded = load_lanes(writer, position, dtype)
     else:
-        address = _address_or_zeros(writer, position, dtype)
+        address = address_or_zeros(writer, position, dtype)
         loaded = _load(writer, position, address, dtype, alignment(writer, position, dtype))
         if (position.of_group or position.of_item) and position.mask is not None:
             loaded = _or_zero(writer, position.mask, memory_type(dtype), loaded)
@@ -124,7 +124,7 @@ def write_prefetch(
     writer.do(f"call void @llvm.prefetch.{dialect.pointer_code}({dialect.pointer} {line}, {hints})")
 
 
-def _address_or_zeros(writer: Writer, position: Position, dtype: DType) -> str:
+def address_or_zeros(writer: Writer, position: Position, dtype: DType) -> str:
     """The address of an access; where its mask is off, of something that may be read."""
     assert position.address is not None
     if position.mask is None:

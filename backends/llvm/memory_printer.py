@@ -24,7 +24,8 @@ from proofgrad.backends.llvm.pieces import lanes_from, load_pieces, store_pieces
 from proofgrad.backends.llvm.prefetch_tiles import Hint
 from proofgrad.backends.llvm.printer_state import PrinterState
 from proofgrad.backends.llvm.register_transpose import lanes_apart, write_transposed_stores
-from proofgrad.backends.llvm.text import memory_type, register_type
+from proofgrad.backends.llvm.strided import is_read_whole, is_written_whole, load_whole, store_whole
+from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.tiles import (
     write_nothing,
     write_product,
@@ -95,6 +96,8 @@ class MemoryPrinter(PrinterState):
 
     def _known(self, mask: UOp) -> tuple[bool | None, ...]:
         """Of each lane of a mask, whether it is on in the iteration that is written; None where that is not known."""
+        if self._register(mask) == literal(True, mask.dtype):  # settled for all of a loop
+            return (True,) * mask.dtype.lanes
         key = mask, *self.at_last
         if key not in self.known_masks:
             self.known_masks[key] = known_lanes(mask, self.at_last)
@@ -171,7 +174,11 @@ class MemoryPrinter(PrinterState):
             self.registers[node] = write_tile_load(self.writer, position, self.tiles[node])
         else:
             is_plain = position.mask is None and not node.dtype.is_bool
-            load = load_pieces if is_plain and self._lies_in_pieces(position) else write_load
+            if is_plain and self._lies_in_pieces(position):
+                load = load_pieces
+            else:
+                is_whole = is_read_whole(self.dialect, position, node.dtype)
+                load = load_whole if is_whole else write_load
             self.registers[node] = load(self.writer, position, node.dtype)
         for hint in self.ahead.get(node, ()):
             self.prefetch(position, hint)
@@ -272,6 +279,8 @@ class MemoryPrinter(PrinterState):
             register = self._register(value)
             return store_pieces(self.writer, self.positions[position], value.dtype, register)
         write = write_nontemporal_store if node in self.nontemporal else write_store
+        if is_written_whole(self.dialect, self.positions[position]):
+            write = store_whole
         if self._is_every_items(position.src[0]):
             return self._store_once(position, value)
         write(self.writer, self.positions[position], value.dtype, self._register(value))

@@ -49,6 +49,8 @@ MOST_COSTLY_AT_ONCE = 2
 MASKED_AGAIN = 2
 # Of work of so many cycles an element, lanes that are filled one by one are few of it, and a rest pays as well.
 WORTH_FILLING = 16
+# Elements from lane to lane of vectors that a processor picks out of whole ones (backends/llvm/strided.py), so that no lane is filled by itself.
+PICKED = frozenset(range(-LARGEST_STEP, LARGEST_STEP + 1))
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 # Unless they are of so many loads, as where many gradients are added up: what is written out is not faster, and long.
@@ -57,11 +59,12 @@ MOST_LOADS = 256
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Run `loop` in groups of `lanes`; so many accesses would take their lanes one by one, of them so many stores."""
+    """Run `loop` in groups of `lanes`; the lanes of so many accesses lie apart, of so many would be taken one by one, so many are of stores."""
 
     loop: UOp
     lanes: int
     gathers: int
+    by_lane: int = 0
     scatters: int = 0
     at_once: int | None = None  # by an override
 
@@ -117,22 +120,23 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
     for loop in loops:
         steps = [coefficient(index, loop) for index in accesses]
         gathers = sum(step not in (0, 1) for step in steps)
+        by_lane = gathers if target.work_items else sum([s not in PICKED for s in steps])
         if override.deinterleaved is not False:
             gathers -= len(_read_in_steps(kernel, [loop], target))
         # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). The
         # last step of a reduction asks for its mask again, which beside an exponential is little.
         again = any([loop in free[n.src[0]] for n in nest.looped])
         again = again and not _is_costly_along(loop, free)
-        is_filled = gathers or keeps
+        is_filled = by_lane or keeps
         rests: float | None = MASKED_AGAIN if again or is_filled else 1
         if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
             rests = None
         fitting = _fitting_lanes(nest.size(loop), lanes, rests)
         # Lanes filled one by one cost more than they save.
-        if fitting is not None and gathers <= steps.count(1):
+        if fitting is not None and by_lane <= steps.count(1):
             scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
-            found.append(_Candidate(loop, fitting, gathers, scatters, at_once))
-    return sorted(found, key=lambda one: (one.gathers, one.scatters, -one.lanes))
+            found.append(_Candidate(loop, fitting, gathers, by_lane, scatters, at_once))
+    return sorted(found, key=lambda one: (one.gathers, one.by_lane, one.scatters, -one.lanes))
 
 
 def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Copies] | None:
