@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal, getcontext
 
 DIGITS = 60
+TURN_DIGITS = 304  # in base 16, of one over two pi
 GRID_POINTS = 160
 ROUNDS = 25
 Function = Callable[[Decimal], Decimal]
@@ -47,11 +48,15 @@ def main() -> None:
         for c in coefficients:
             print(f'    "{float(c).hex()} "')
     print("1 / 2pi:", [float(p).hex() for p in turn_parts(cuts=(28, 54, 80, 106, 132, 158))])
+    getcontext().prec = 2 * TURN_DIGITS
+    print(
+        f"1 / 2pi, after the point: {int(Decimal(16) ** TURN_DIGITS / (2 * pi())):0{TURN_DIGITS}x}"
+    )
+    print("pi:", [float(p).hex() for p in parts_of(pi())])
 
 
 def all_fits() -> list[Fit]:
     zero, half, root, ln_2 = Decimal(0), Decimal("0.5"), Decimal(2).sqrt(), Decimal(2).ln()
-    sine_end = Decimal(1) / 16
     return [
         Fit("exp2, float32", 32, 6, -half, half, _exp2_slope, _exp2_weight),
         Fit("exp2, float64", 64, 11, -half, half, _exp2_slope, _exp2_weight),
@@ -61,7 +66,7 @@ def all_fits() -> list[Fit]:
         Fit("log of erfc + 9/8 x, float32", 32, 9, zero, Decimal(4), _log_erfc, _log_erfc_weight),
         Fit("atan, float32", 32, 9, zero, Decimal(1), _atan_tail, _atan_weight),
         Fit("atan, float64", 64, 20, zero, Decimal(1), _atan_tail, _atan_weight, False),
-        Fit("sine of turns, float32", 64, 6, Decimal(0), sine_end, _sine_ratio, _sine_weight),
+        Fit("sine, float32", 64, 6, zero, pi() ** 2 / 4, _sine_ratio, _sine_weight),
         Fit("sine tail, float64", 64, 7, Decimal(0), pi() ** 2 / 16, _sine_tail, _sine_weight_64),
         Fit(
             "cosine tail, float64", 64, 7, Decimal(0), pi() ** 2 / 16, _cosine_tail, _cosine_weight
@@ -104,6 +109,14 @@ def turn_parts(cuts: tuple[int, ...]) -> list[Decimal]:
     return [*parts, rest]
 
 
+def parts_of(number: Decimal) -> list[Decimal]:
+    """A double, what it misses, and what both miss."""
+    parts: list[Decimal] = []
+    for _ in range(3):
+        parts.append(Decimal(float(number - sum(parts))))
+    return parts
+
+
 def pi() -> Decimal:
     """By Machin's formula: pi / 4 = 4 atan(1/5) - atan(1/239)."""
     return 4 * (4 * _atan_inverse(5) - _atan_inverse(239))
@@ -111,7 +124,7 @@ def pi() -> Decimal:
 
 def _atan_inverse(n: int) -> Decimal:
     power, total, k = 1 / Decimal(n), Decimal(0), 0
-    while abs(power) > Decimal(10) ** (-DIGITS - 3):
+    while abs(power) > Decimal(10) ** (-getcontext().prec - 3):
         total += power / (2 * k + 1) * (-1) ** k
         power /= n * n
         k += 1
@@ -200,8 +213,8 @@ def _atan_weight(z: Decimal) -> Decimal:
 
 
 def _sine_ratio(z: Decimal) -> Decimal:
-    """sin(2pi r) / r where r * r = z."""
-    return _alternating(2 * pi(), 4 * pi() ** 2 * z, 2)
+    """sin(t) / t where t * t = z."""
+    return _alternating(Decimal(1), z, 2)
 
 
 def _sine_weight(z: Decimal) -> Decimal:

@@ -221,6 +221,10 @@ def test_turn_words_begin_with_the_bits_of_one_over_two_pi() -> None:
     assert digits[:2] == (0, 0)
     assert digits[2] == 0x28BE60DB9391054A  # 1 / 2pi = 0.28BE60DB 9391054A ... in base 16
     assert len(digits) == 21
+    bits = 64 * len(digits[2:])
+    number = sum([word << (bits - 64 * (k + 1)) for k, word in enumerate(digits[2:])])
+    guarded = bits + 64
+    assert number == ((1 << 2 * guarded) // (2 * _pi(1 << guarded))) >> 64
 
 
 @pytest.mark.parametrize("op", FUNCTIONS, ids=lambda o: o.name)

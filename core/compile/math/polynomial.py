@@ -1,6 +1,6 @@
 """Polynomials as graphs, shared by the transcendental functions.
 
-Owns: Horner's scheme in fused steps, and coefficients written as hexadecimal floats. Does not own:
+Owns: Horner's scheme in fused steps, sizes, and coefficients written as hexadecimal floats. Does not own:
 which coefficients (transcendental.py, sine.py).
 """
 
@@ -15,6 +15,11 @@ from proofgrad.core.ir.uop import UOp
 def fma(x: UOp, factor: UOp | float, term: UOp | float) -> UOp:
     """x * factor + term, rounded once."""
     return x.alu(Ops.FMA, *[s if isinstance(s, UOp) else x.const_like(s) for s in (factor, term)])
+
+
+def magnitude(x: UOp) -> UOp:
+    """|x|, but for the sign of -0.0."""
+    return (x < 0.0).where(-x, x)
 
 
 def polynomial(x: UOp, coefficients: Sequence[float | UOp]) -> UOp:

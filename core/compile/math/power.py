@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from proofgrad.core.compile.math.polynomial import floats, fma, polynomial
+from proofgrad.core.compile.math.polynomial import floats, fma, magnitude, polynomial
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -27,9 +27,9 @@ def power(x: UOp, y: UOp, exp2: Function, log2: Function, split: Split) -> UOp:
     wide = dtypes.float64.vec(x.dtype.lanes)
     base, exponent = x.cast(wide), y.cast(wide)
     if x.dtype.scalar is dtypes.float32:
-        size = exp2(exponent * log2(_size(base)))
+        size = exp2(exponent * log2(magnitude(base)))
     else:
-        size = _accurate(_size(base), exponent, exp2, split)
+        size = _accurate(magnitude(base), exponent, exp2, split)
     return _special(base, exponent, size).cast(x.dtype)
 
 
@@ -82,17 +82,13 @@ def _product(x: UOp, y: UOp) -> tuple[UOp, UOp]:
 def _special(x: UOp, y: UOp, size: UOp) -> UOp:
     """x ** y from |x| ** y, which is right at zeros and infinities too."""
     one, nan = x.const_like(1.0), x.const_like(math.nan)
-    is_one = y.eq(0.0) | x.eq(1.0) | (_size(x).eq(1.0) & _size(y).eq(math.inf))
+    is_one = y.eq(0.0) | x.eq(1.0) | (magnitude(x).eq(1.0) & magnitude(y).eq(math.inf))
     half = y * 0.5
     is_whole, is_even = y.alu(Ops.TRUNC).eq(y), half.alu(Ops.TRUNC).eq(half)
     is_negative = x.bitcast(dtypes.int64.vec(x.dtype.lanes)) < 0  # -0.0 too
     signed = (is_negative & is_whole & is_even.alu(Ops.NOT)).where(-size, size)
     has_none = (x < 0.0) & (x > -math.inf) & is_whole.alu(Ops.NOT)
     return is_one.where(one, has_none.where(nan, signed))
-
-
-def _size(x: UOp) -> UOp:
-    return (x < 0.0).where(-x, x)
 
 
 _THIRD = 1 / 3

@@ -32,7 +32,6 @@ class _Format:
     integer: DType
     fraction_bits: int
     bias: int
-    smallest_normal: float
     bits_of_lowest: int  # of the numbers 1 + r, whose logarithm is taken
     exp2_slope: tuple[float, ...]
     log2_sum: Callable[[UOp, UOp], UOp]  # of an exponent and a rest
@@ -92,7 +91,7 @@ def log2(x: UOp) -> UOp:
     What is not a normal positive number is rare, and behind a branch on machines that have one (backends/llvm/two_ways.py).
     """
     form = _FORMATS[x.dtype.scalar]
-    is_finite, is_tiny = x < math.inf, x < form.smallest_normal
+    is_finite, is_tiny = x < math.inf, x < 2.0 ** (1 - form.bias)
     known = is_finite.where(form.log2_sum(*_exponent_and_rest(x)), x)  # infinity, NaN
     known = x.eq(0.0).where(x.const_like(-math.inf), known)
     known = (x < 0.0).where(x.const_like(math.nan), known)
@@ -102,7 +101,7 @@ def log2(x: UOp) -> UOp:
 def _exponent_and_rest(x: UOp) -> tuple[UOp, UOp]:
     """e and r with x = 2**e * (1 + r), of any positive number."""
     form = _FORMATS[x.dtype.scalar]
-    is_tiny = x < form.smallest_normal
+    is_tiny = x < 2.0 ** (1 - form.bias)
     e, r = _of_normal(is_tiny.where(x * 2.0**form.fraction_bits, x))
     return e + is_tiny.where(x.const_like(-float(form.fraction_bits)), x.const_like(0.0)), r
 
@@ -165,26 +164,10 @@ _ATANH_TAIL_FLOAT64 = floats(
     "0x1.745c4be57e6cbp-3 0x1.3b359c1ee65f4p-3 0x1.0dce20dcff05fp-3 0x1.1b6fa6e42cf78p-3"
 )
 
-_FORMATS: dict[DType, _Format] = {
-    dtypes.float32: _Format(
-        integer=dtypes.int32,
-        fraction_bits=23,
-        bias=127,
-        smallest_normal=2.0**-126,
-        bits_of_lowest=0x3F3504F3,  # root of 1/2
-        exp2_slope=_EXP2_SLOPE_FLOAT32,
-        log2_sum=_log2_float32,
-    ),
-    dtypes.float64: _Format(
-        integer=dtypes.int64,
-        fraction_bits=52,
-        bias=1023,
-        smallest_normal=2.0**-1022,
-        bits_of_lowest=0x3FE5555555555555,  # 2/3
-        exp2_slope=_EXP2_SLOPE_FLOAT64,
-        log2_sum=_log2_float64,
-    ),
-}
+_FORMATS: dict[DType, _Format] = {  # the lowest of numbers 1 + r are the root of 1/2, and 2/3
+    dtypes.float32: _Format(dtypes.int32, 23, 127, 0x3F3504F3, _EXP2_SLOPE_FLOAT32, _log2_float32),
+    dtypes.float64: _Format(dtypes.int64, 52, 1023, 0x3FE5555555555555, _EXP2_SLOPE_FLOAT64, _log2_float64),
+}  # fmt: skip
 
 EXPANSIONS: dict[Ops, Callable[..., UOp]] = {
     Ops.EXP2: exp2,
