@@ -6,7 +6,7 @@ built on them are worth in ULP (benchmarks/ulp_check.py measures that).
 
 Method: the smallest largest relative error on Chebyshev points, by Lawson's repeated least squares
 in decimal arithmetic of 60 digits. The coefficients are rounded to the format one by one, lowest
-order first, and the others are fitted again each time, so that they make up for the rounding. (Not those of atan in float64, whose
+order first, and the others are fitted again each time, so that they make up for the rounding. (Not those of atan and tan in float64, whose
 rounding is small beside that of the sum.)
 Source: C. L. Lawson 1961; rounding in sequence as in J.-M. Muller, Elementary Functions, 3.3.
 """
@@ -66,6 +66,8 @@ def all_fits() -> list[Fit]:
         Fit("log of erfc + 9/8 x, float32", 32, 9, zero, Decimal(4), _log_erfc, _log_erfc_weight),
         Fit("atan, float32", 32, 9, zero, Decimal(1), _atan_tail, _atan_weight),
         Fit("atan, float64", 64, 20, zero, Decimal(1), _atan_tail, _atan_weight, False),
+        Fit("tan, float32", 32, 7, zero, pi() ** 2 / 16, _tan_tail, _tan_weight),
+        Fit("tan, float64", 64, 14, zero, pi() ** 2 / 16, _tan_tail, _tan_weight, False),
         Fit("sine, float32", 64, 6, zero, pi() ** 2 / 4, _sine_ratio, _sine_weight),
         Fit("sine tail, float64", 64, 7, Decimal(0), pi() ** 2 / 16, _sine_tail, _sine_weight_64),
         Fit(
@@ -219,6 +221,15 @@ def _sine_ratio(z: Decimal) -> Decimal:
 
 def _sine_weight(z: Decimal) -> Decimal:
     return 1 / _sine_ratio(z)
+
+
+def _tan_tail(z: Decimal) -> Decimal:
+    """(tan(t) / t - 1) / z where t * t = z."""
+    return (_sine_ratio(z) / _alternating(Decimal(1), z, 1) - 1) / z if z else Decimal(1) / 3
+
+
+def _tan_weight(z: Decimal) -> Decimal:
+    return z / (1 + z * _tan_tail(z))
 
 
 def _sine_tail(z: Decimal) -> Decimal:

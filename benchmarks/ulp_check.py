@@ -47,6 +47,7 @@ BUILT = {
     "log1p": numpy.log1p,
     "sigmoid": lambda x: 1 / (1 + numpy.exp(-x)),
     "softplus": lambda x: numpy.logaddexp(x, 0),
+    "tan": numpy.tan,
     "tanh": numpy.tanh,
     "sinh": numpy.sinh,
     "cosh": numpy.cosh,

@@ -28,6 +28,7 @@ from proofgrad.core.tensor.methods.elementwise.slopes import (
     slope_of_atan,
     slope_of_erf,
     slope_of_expm1,
+    slope_of_tan,
     slope_of_tanh,
     with_slope,
 )
@@ -207,8 +208,30 @@ class Elementwise(Operators):
 
     @in_float32_or_wider
     def tan(self) -> Self:
-        """The tangent of radians."""
-        return self.sin() / self.cos()
+        """The tangent of radians; of large ones the quotient of sine and cosine, behind a branch where there is one."""
+        size, form = self._size(), series.tangent(self.dtype)
+        near = self._times_sign(size._tangent_of_near())
+        far = self.detach()
+        value = (size < form.near).where(near, far.sin() / far.cos())
+        return with_slope(value, self, slope_of_tan)
+
+    def _tangent_of_near(self) -> Self:
+        """That of the rest r of quarter turns, or -1 / tan(r) where they are odd, of a number that is not negative. No gradient passes.
+
+        The rest has a part beyond its last bit. x less k times the first part of pi / 2 is exact, and so is what the second rounds off.
+        """
+        form = series.tangent(self.dtype)
+        first, second, third = form.half_pi
+        shifted = self.fma(2 / math.pi, form.magic)
+        k = shifted - form.magic
+        main = k.fma(-first, self)
+        rest = k.fma(-second, main)
+        lost = k.fma(-third, k.fma(-second, main - rest))
+        square = rest.square()
+        tail = (rest * square).fma(square._polynomial(form.tail), lost.fma(square, lost))
+        tangent = rest + tail
+        is_odd = (shifted.bitcast(f"int{self.dtype.bits}") & 1).eq(1)
+        return is_odd.where(-tangent.reciprocal(), tangent)
 
     @in_float32_or_wider
     def atan(self) -> Self:
@@ -336,6 +359,12 @@ class Elementwise(Operators):
         sign = -1 << (self.dtype.bits - 1)
         own, other = [x.detach().bitcast(f"int{self.dtype.bits}") for x in (self, size)]
         return ((own & sign) | (other & ~sign)).bitcast(self.dtype)
+
+    def _times_sign(self, value: Self) -> Self:
+        """A number, or its opposite where the sign of this is negative. No gradient passes."""
+        sign = -1 << (self.dtype.bits - 1)
+        own, other = [x.detach().bitcast(f"int{self.dtype.bits}") for x in (self, value)]
+        return ((own & sign) ^ other).bitcast(self.dtype)
 
     def _polynomial(self, coefficients: Sequence[float]) -> Self:
         """The polynomial with these coefficients, lowest power first (Horner, one rounding a step)."""

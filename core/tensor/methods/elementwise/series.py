@@ -44,6 +44,16 @@ _ATAN_FLOAT64 = _floats(
     "-0x1.e9f1b5bcb6393p-6 0x1.6832e6b6db32ap-6 -0x1.c77dc5bff98edp-7 0x1.d7a05b0946862p-8 "
     "-0x1.7a20bbfe5e9d4p-9 0x1.b3d87db787637p-11 -0x1.3f1938264512fp-13 0x1.bbbff173430a6p-17"
 )
+# (tan(x) / x - 1) / x**2 in powers of x**2, for |x| <= pi / 4.
+_TAN_FLOAT32 = _floats(
+    "0x1.555560p-2 0x1.110da0p-3 0x1.bad940p-5 0x1.5cc6e8p-6 0x1.62a914p-7 0x1.b2c7e8p-14 0x1.1e6352p-8"
+)
+_TAN_FLOAT64 = _floats(
+    "0x1.55555555554f2p-2 0x1.11111111182fbp-3 0x1.ba1ba1b46a504p-5 0x1.664f49a8905a2p-6 "
+    "0x1.226e1257da346p-7 0x1.d6d933f497049p-9 0x1.7d5b5ae49b26bp-10 0x1.37fa914c90720p-11 "
+    "0x1.d270ccbd44e4bp-13 0x1.1e2881a7f8ecfp-13 -0x1.b8ecaae0a28a2p-16 0x1.76c9256fcdbdfp-14 "
+    "-0x1.7803d34e1b477p-15 0x1.5dd12b4460d4cp-16"
+)
 # log(erfc(x) / t) + x**2 in powers of t - 1/2, t = 2 / (2 + x): Chebyshev interpolation in 50 digits
 # for 0.5 <= x <= 6. The form is that of Press et al., Numerical Recipes, 6.2.
 _ERFC_FLOAT64 = (
@@ -86,6 +96,30 @@ def growth(dtype: DType) -> Growth:
         return Growth(23, magic, 127, _LN_2_FLOAT32, _LN_2_REST_FLOAT32, tail, -40.0, 89.0)
     magic, tail = 1.5 * 2.0**52 + 1023, tuple([1 / math.factorial(k) for k in range(2, 15)])
     return Growth(52, magic, 1023, _LN_2_FLOAT64, _LN_2_REST_FLOAT64, tail, -60.0, 710.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tangent:
+    """What the tangent needs to know of a float format."""
+
+    magic: float  # what is added to it has the nearest whole number in its last bits
+    near: float  # below it the parts of pi / 2 leave all digits of the rest
+    half_pi: tuple[
+        float, ...
+    ]  # three, of which the product of the second and a number of quarter turns is exact
+    tail: tuple[float, ...]
+
+
+_HALF_PI_FLOAT32 = _floats("0x1.921fb6p+0 -0x1.778p-25 0x1.68c234p-39")
+_HALF_PI_FLOAT64 = _floats("0x1.921fb54442d18p+0 0x1.1a6263p-54 0x1.8a2e03707344ap-81")
+
+
+@cache
+def tangent(dtype: DType) -> Tangent:
+    """Of float32 or float64."""
+    if dtype is not dtypes.float64:
+        return Tangent(1.5 * 2.0**23, 2.0**11, _HALF_PI_FLOAT32, _TAN_FLOAT32)
+    return Tangent(1.5 * 2.0**52, 2.0**20, _HALF_PI_FLOAT64, _TAN_FLOAT64)
 
 
 def log_erfc() -> tuple[float, ...]:

@@ -47,6 +47,12 @@ def slope_of_atan(x: Any) -> Any:
     return far.where(square, 1) / (square + 1)
 
 
+def slope_of_tan(x: Any) -> Any:
+    """1 + tan(x)**2."""
+    tangent = x.tan()
+    return tangent.fma(tangent, 1.0)
+
+
 def slope_of_tanh(x: Any) -> Any:
     """4 e / (1 + e)**2 with e = exp(-2 |x|)."""
     return slope_of_sigmoid(x * 2) * 4
