@@ -142,12 +142,14 @@ class Meanings:
             self._known[node] = self._meaning(node)
         return self._known[node]
 
-    def iterations(self, loops: Iterable[UOp], memory: Memory) -> Iterator[tuple[int, ...]]:
-        """The counters of loops around each other; a variable that is a size is in memory."""
-        return product(*[self._counters(loop, memory) for loop in loops])
+    def iterations(
+        self, loops: Iterable[UOp], memory: Memory, around: Loops | None = None
+    ) -> Iterator[tuple[int, ...]]:
+        """The counters of loops around each other; a variable that is a size is in memory, and loops around may be in one."""
+        return product(*[self._counters(loop, memory, around or {}) for loop in loops])
 
-    def _counters(self, loop: UOp, memory: Memory) -> range:
-        size, (number, workers) = self.of(loop.src[0])({}, memory), self.share
+    def _counters(self, loop: UOp, memory: Memory, around: Loops) -> range:
+        size, (number, workers) = self.of(loop.src[0])(around, memory), self.share
         if loop.arg[1] not in SHARED_OUT:
             return range(size)
         return range(size * number // workers, size * (number + 1) // workers)
@@ -216,7 +218,7 @@ class Meanings:
             left = None
             if summed and env[summed[0]] > 0:
                 left = row_of({**env, summed[0]: env[summed[0]] - 1}, memory)
-            for counters in self.iterations(loops, memory):
+            for counters in self.iterations(loops, memory, env):
                 inner.update(zip(loops, counters))
                 position = 0
                 for counter, size in zip(counters, sizes):
@@ -291,7 +293,7 @@ class Meanings:
 
         def meaning(env: Loops, memory: Memory) -> Any:
             total, inner = start, dict(env)
-            for counters in self.iterations(loops, memory):
+            for counters in self.iterations(loops, memory, env):
                 inner.update(zip(loops, counters))
                 total = evaluate(op, dtype, (total, value(inner, memory)))
             return total

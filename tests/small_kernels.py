@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from kernel_interpreter import Meanings, Memory, free_loops, run_kernel
@@ -838,6 +838,24 @@ def sums_beside_maxima() -> Iterator[tuple[str, UOp]]:
             yield "beside maxima", UOp.sink(store(row, value))
 
 
+def masked_blocks() -> Iterator[tuple[str, UOp]]:
+    """The same of blocks of keys, of which a mask hides some from a block of rows, or from some of them, or of which it hides no score."""
+    least = UOp.const(FLOAT, -float.fromhex("0x1.fffffep127"))
+    for shift, counts_down in ((0, False), (1, False), (-3, False), (0, True)):
+        (block, row), (own, key) = loops(2, 2), inner_loops(3, 2, first=8)
+        at, other = block * 2 + row, own * 2 + key
+        other = 5 - other if counts_down else other
+        score = load(X, other, dtype=FLOAT)
+        for hidden in (-inf, 0.0):
+            for shown in (~(at + shift < other), other < at + shift):
+                masked = shown.where(score, UOp.const(FLOAT, hidden))
+                here = reduce(Ops.MAX, masked, key)
+                most = reduce(Ops.MAX, here, own)
+                power = UOp(Ops.EXP2, FLOAT, (here - most.maximum(least),))
+                total = reduce(Ops.ADD, power * load(Y, own, dtype=FLOAT), own)
+                yield "masked blocks", UOp.sink(store(at, total))
+
+
 def alike_stores() -> Iterator[tuple[str, UOp]]:
     """Several stores whose sums have the same loops, one alone, and one whose loop is another's of results."""
     (row,), (first, second) = loops(3), inner_loops(2, 2, first=8)
@@ -858,6 +876,7 @@ BESIDE = {
     "rescale_blocks": weighted_rows,
     "divide_once": weighted_rows,
     "carry_maximum": sums_beside_maxima,
+    "end_before_hidden": masked_blocks,
     "own_loops": alike_stores,
     "all_reduce": exchanged,
     "prefix_in_blocks": running_sums_of_blocks,

@@ -342,6 +342,12 @@ def for_each_node(graph: UOp) -> Iterator[Arguments]:
         yield _call(node)
 
 
+def for_end_before_hidden(graph: UOp) -> Iterator[Arguments]:
+    for loop in (*loops_in(graph), FOREIGN, *NO_LOOPS):
+        for around in ((), *[(other,) for other in (*loops_in(graph), FOREIGN)]):
+            yield _call(loop, around)
+
+
 ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "split": for_split,
     "split_reading_inside": for_split,
@@ -351,6 +357,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "reverse": for_one_loop,
     "extend": for_one_loop,
     "shorten": for_one_loop,
+    "end_before_hidden": for_end_before_hidden,
     "window": for_one_loop,
     "leave": for_each_node,
     "run_as": for_run_as,

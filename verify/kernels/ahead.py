@@ -53,7 +53,7 @@ def claims_of(linear: UOp, values: Sequence[UOp]) -> Iterator[Claim]:
         value, part, *loops = memory.src
         loop = next((x for x in carrying if x in toposort((value,))), around[part])
         later, parts = loop + 1, loop_size(part)
-        is_later = later < loop.const_like(loop_size(loop))
+        is_later = later < loop.src[0]
         for distance in range(parts - 1):  # the parts that iteration `later` does not fill
             other = UOp(Ops.MOD, loop.dtype, (later + distance, loop.const_like(parts)))
             for term in _plain_parts(value):

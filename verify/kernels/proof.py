@@ -52,7 +52,13 @@ from proofgrad.verify.kernels.readback import Written, stores_of
 from proofgrad.verify.kernels.stages import do_differ
 from proofgrad.verify.kernels.tables import read_through, without_kept
 from proofgrad.verify.kernels.tensor import FromTensor
-from proofgrad.verify.kernels.terms import loop_name, loop_size, loops_of, width_limits
+from proofgrad.verify.kernels.terms import (
+    loop_name,
+    loop_size,
+    loops_of,
+    most_iterations,
+    width_limits,
+)
 from proofgrad.verify.kernels.text import show_term
 from proofgrad.verify.kernels.waiting import what_races
 from proofgrad.verify.sampled.nesting import NotCovered, NotReadable
@@ -313,8 +319,8 @@ class _KernelProof:
         low, high = width_limits(width) or (0, 0)
         for term in terms:
             if term.op is Ops.RANGE:
-                fits = loop_size(term) - 1 <= high
-                point = {f"r{term.arg[0]}": loop_size(term) - 1}
+                last = most_iterations(term) - 1
+                fits, point = last <= high, {f"r{term.arg[0]}": last}
             else:
                 claim = ~(term < low) & (term < high + 1)
                 decision = self.questions.holds(claim)

@@ -18,7 +18,15 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.kernels.samples import Samples
-from proofgrad.verify.kernels.terms import Points, Terms, loop_name, loop_size, loops_of
+from proofgrad.verify.kernels.terms import (
+    Points,
+    Terms,
+    is_counted,
+    loop_name,
+    loop_size,
+    loops_of,
+    most_iterations,
+)
 
 # Steps of the solver, so that the same is proven on every machine, however busy.
 MOST_STEPS = 20_000_000
@@ -135,7 +143,8 @@ class Questions:
 
     def _decide(self, claim: UOp, given: tuple[UOp, ...]) -> Decision:
         loops = loops_of((claim, *given))
-        if any(loop_size(loop) == 0 for loop in loops):
+        given += tuple([loop < loop.src[0] for loop in loops if not is_counted(loop)])
+        if any(most_iterations(loop) == 0 for loop in loops):
             return Decision(Verdict.PROVED, by_enumeration=True)  # there is nothing to try
         try:
             is_plainly_true = z3.is_true(z3.simplify(self.terms.term(claim)))
@@ -147,7 +156,8 @@ class Questions:
         if wrong is not None:
             return Decision(Verdict.REFUTED, wrong)
         computable = all(self.terms.is_computable(node) for node in (claim, *given))
-        small = computable and prod(map(loop_size, loops)) <= LARGEST_ENUMERATION
+        small = computable and all(map(is_counted, loops))
+        small = small and prod(map(loop_size, loops)) <= LARGEST_ENUMERATION
         decision = self._ask(claim, given, loops, FIRST_STEPS if small else self._most_steps)
         if decision.verdict is Verdict.UNKNOWN and small:
             return self._enumerate(claim, given, loops)

@@ -22,8 +22,8 @@ from proofgrad.verify.kernels.terms import (
     is_integer,
     is_known,
     loop_name,
-    loop_size,
     loops_of,
+    most_iterations,
     width_limits,
 )
 
@@ -65,8 +65,8 @@ class Samples:
         """Random values of the loops, the ends of each among them."""
         points: Points = {}
         for loop in loops:
-            values = self._random.integers(0, max(loop_size(loop), 1), count)
-            values[:2], values[2:4] = 0, max(loop_size(loop) - 1, 0)
+            values = self._random.integers(0, max(most_iterations(loop), 1), count)
+            values[:2], values[2:4] = 0, max(most_iterations(loop) - 1, 0)
             self._random.shuffle(values[4:])
             points[loop_name(loop)] = values
         return points

@@ -38,9 +38,25 @@ def loop_name(loop: UOp) -> str:
 
 
 def loop_size(loop: UOp) -> int:
-    """The number of iterations of a loop whose size is a constant."""
-    size: int = loop.src[0].arg
-    return size
+    """The number of iterations of a loop whose size is a constant. Raises: ValueError for one that loops around bound."""
+    size = loop.src[0]
+    if size.op is not Ops.CONST:
+        raise ValueError(f"{loop_name(loop)} ends where loops around say")
+    count: int = size.arg
+    return count
+
+
+def is_counted(loop: UOp) -> bool:
+    """Whether the number of iterations is a constant."""
+    return loop.src[0].op is Ops.CONST
+
+
+def most_iterations(loop: UOp) -> int:
+    """The number of iterations; of a loop that others bound, the greatest that intervals show."""
+    if is_counted(loop):
+        return loop_size(loop)
+    _, most = Terms().interval(loop.src[0]) or (0, EXACT_LIMIT)
+    return most
 
 
 def is_integer(dtype: DType) -> bool:
@@ -111,7 +127,8 @@ class Terms:
             case Ops.CONST:
                 return node.arg, node.arg
             case Ops.RANGE:
-                return 0, max(loop_size(node) - 1, 0)
+                size = self._wrapped(node.src[0])
+                return None if size is None else (0, max(size[1] - 1, 0))
             case Ops.CAST if not node.src[0].dtype.is_float:
                 return self._wrapped(node.src[0])
         make = _INTERVALS.get(node.op)
@@ -139,7 +156,7 @@ class Terms:
         found: list[Term] = []
         for node in toposort(nodes):
             if node.op is Ops.RANGE:
-                found += [self.term(node) >= 0, self.term(node) < loop_size(node)]
+                found += [self.term(node) >= 0, self.term(node) < self.term(node.src[0])]
             elif node.op in (Ops.LOAD, Ops.REDUCE) and is_integer(node.dtype):
                 low, high = width_limits(node.dtype) or (0, 0)
                 found += [self.term(node) >= low, self.term(node) <= high]

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from proofgrad.core.compile.lowering.program_facts import group_size
+from proofgrad.core.compile.nests.loops import is_bounded_by_groups
 from proofgrad.core.ir.fragments import square_of
 from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, MMA, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -188,7 +189,7 @@ class _Walk:
 
     def _all_come(self, loop: UOp) -> bool:
         """Whether each item runs a loop as often as others do."""
-        if loop.src[0].op is not CONST:
+        if loop.src[0].op is not CONST and not is_bounded_by_groups(loop):
             return False
         match loop.arg[1]:
             case AxisRole.LANE:

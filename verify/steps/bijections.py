@@ -18,6 +18,7 @@ from proofgrad.core.compile.steps.deinterleave import (
     slot_of,
 )
 from proofgrad.core.compile.steps.extend import quotient_up
+from proofgrad.core.compile.steps.hidden_blocks import end_of_mask, inside_of_loop
 from proofgrad.core.compile.steps.merge import counted_by, is_one_number
 from proofgrad.core.compile.steps.pad_rows import element_of, position_in_copy, rows_of
 from proofgrad.core.compile.steps.split import nearest_inside, reach_of, split_law
@@ -154,6 +155,22 @@ def ended_by_mask(world: World) -> None:
     i, rest = world.number("i", 0), world.number("rest", 0)
     world.suppose(i * times + rest < n)
     world.claim("before the end", i < quotient_up(n, times))
+
+
+def ended_by_hiding(world: World) -> None:
+    """Beyond the end that a comparison of what changes with a loop gives it, the comparison is off; the end is one of the loop."""
+    times, size = world.number("times", 1), world.number("size", 1)
+    i, rest = world.number("i", 0), world.number("rest")
+    most, least = world.number("most"), world.number("least")
+    takes_end = bool(world.number("takes the end", 0, 2) == 1)
+    world.suppose(least <= rest)
+    world.suppose(i < size)
+    holds = i * times + rest <= most if takes_end else i * times + rest < most
+    end = inside_of_loop(quotient_up(end_of_mask(most, least, takes_end), times), size)
+    world.claim("there is a first iteration", end >= 1)
+    world.claim("not behind the last", end <= size)
+    world.suppose(holds)
+    world.claim("before the end", i < end)
 
 
 # -- window ---------------------------------------------------------------------------------------

@@ -166,6 +166,17 @@ LAWS: dict[str, Law] = {
         "FASTMATH names `real`; that what is summed is a power of the distance of what the maximum is of, times what does not read the"
         " maximum, which nothing else reads",
     ),
+    "end_before_hidden": Law(
+        iterations.claims_of("the longer loop", extend_law())
+        | {
+            "a comparison ends the loop": iterations.ended_by_hiding,
+            "a block of -inf adds nothing": powers.block_of_nothing,
+        }
+        | _ONCE
+        | _ORDER,
+        "FASTMATH names `real`; that all sums over the loop are beside one maximum, of what is -inf where a comparison of index terms"
+        " does not hold, by linear forms and bounds; that it changes with the same loops around as its end",
+    ),
     "carry": Law(
         {
             "a register has taken in the first iterations": folds.first_iterations,

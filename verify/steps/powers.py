@@ -76,6 +76,14 @@ def weight_of_nothing(world: World) -> None:
     world.claim("what was added", scaled(e, world.real("r"), low, low, least) == 0)
 
 
+def block_of_nothing(world: World) -> None:
+    """A block of which all scores are -inf leaves the maximum as it is, and adds nothing."""
+    e, least, hidden = _powers(world), _least(world), _Score(None)
+    row = _score(world, "m", least)
+    world.claim("the maximum", row.maximum(hidden).number is row.number)
+    world.claim("its part", of_row(e, hidden, row, least) * world.real("p") == 0)
+
+
 def factor_of_sum(world: World) -> None:
     """A factor, or a divisor, of all terms of a sum is one of the sum: c * sum[t](f) = sum[t](c * f)."""
     factor, total, more = world.real("c"), world.real("sum"), world.real("f")

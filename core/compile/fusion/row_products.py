@@ -15,8 +15,11 @@ from collections.abc import Mapping
 from proofgrad.core.compile.fusion.limits import MOST_REDUCTIONS
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.compile.schedule.row_products import Sizes, pays, pays_in_blocks
+from proofgrad.core.compile.schedule.row_products import Sizes as Sizes
+from proofgrad.core.compile.schedule.row_products import pays, pays_in_blocks
 from proofgrad.core.compile.schedule.warp_rows import pays_in_warps
+from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
@@ -62,6 +65,21 @@ def products_by_row(
 def leave_the_cache(scores: UOp, target: Target) -> bool:
     """Whether the matrix is longer than what a kernel may count on of the second cache."""
     return elements(scores.shape) * scores.dtype.itemsize > target.room_bytes
+
+
+def takes_keys_once(
+    matrices: int, sizes: Sizes, types: tuple[DType, DType], is_rounded: bool, target: Target
+) -> bool:
+    """Whether attention of so many matrices, of factors and sums of these types, is one kernel in which keys go by once.
+
+    It leaves out blocks of keys that a mask hides from a block of rows (steps/hidden_blocks.py).
+    """
+    _, total = types
+    nbytes = matrices * sizes.rows * sizes.keys * total.itemsize
+    if not is_asked_for() or nbytes <= target.room_bytes:
+        return False
+    holds_scores = target.row_part_bytes > 0 and pays_in_warps(sizes, types, is_rounded, 2, target)
+    return holds_scores or pays_in_blocks(sizes, total, target)
 
 
 def _are_of_softmax(weights: UOp, stored: set[UOp]) -> bool:

@@ -6,9 +6,11 @@ that the kernel stores: an output loop. Does not own: which loops a term depends
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
 
 from proofgrad.core.compile.nests.strides import loops_of
+from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -18,10 +20,25 @@ BINDERS = frozenset({Ops.REDUCE, Ops.LOCAL_BUFFER})
 
 
 def size_of(loop: UOp) -> int:
-    """The number of iterations of a RANGE; of one that a variable bounds, at most."""
+    """The number of iterations of a RANGE; of one that a variable, or a loop around, bounds, at most."""
     bound = loop.src[0]
-    size: int = bound.arg if bound.op is CONST else bound.vmax
-    return size
+    if bound.op is CONST:
+        size: int = bound.arg
+        return size
+    return _ends_of(bound)[1] if loops_of(bound) else bound.vmax
+
+
+def _ends_of(term: UOp) -> tuple[int, int]:
+    """The least and the greatest value of an end that other loops give a loop (steps/hidden_blocks.py)."""
+    if term.op is Ops.RANGE:
+        return 0, size_of(term) - 1
+    values = list(product(*map(_ends_of, term.src)))
+    if term.op is Ops.MOD and values[0][1] > 0:
+        return 0, values[0][1] - 1
+    types = [s.dtype for s in term.src]
+    found = [term.arg] if term.op is CONST else []
+    found += [int(evaluate(term.op, term.dtype, list(x), types)) for x in values if term.src]
+    return min(found), max(found)
 
 
 def is_fixed(loop: UOp) -> bool:
@@ -31,7 +48,14 @@ def is_fixed(loop: UOp) -> bool:
 
 def runs_alike(loop: UOp) -> bool:
     """Whether each item of a group runs a loop, all of it, as often as the others do."""
-    return loop.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE, AxisRole.AHEAD) and is_fixed(loop)
+    is_in_turn = loop.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE, AxisRole.AHEAD)
+    return is_in_turn and (is_fixed(loop) or is_bounded_by_groups(loop))
+
+
+def is_bounded_by_groups(loop: UOp) -> bool:
+    """Whether the loops of groups alone say how often a loop runs, so that it is as often for all items of one."""
+    around = loops_of(loop.src[0])
+    return bool(around) and all([x.arg[1] is AxisRole.BLOCK for x in around])
 
 
 def output_loops(kernel: UOp) -> list[UOp]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from proofgrad.core.compile.nests.loops import BINDERS, is_fixed
+from proofgrad.core.compile.nests.loops import BINDERS
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.ir.ops import CONVERSIONS, Ops
@@ -218,7 +218,7 @@ def beside_maximum(reduction: UOp) -> tuple[Power, UOp] | None:
     if reduction.op is not Ops.REDUCE or reduction.arg is not Ops.ADD or len(reduction.src) != 2:
         return None
     value, loop = reduction.src
-    if value.op is not Ops.MUL or not is_fixed(loop):
+    if value.op is not Ops.MUL:
         return None
     for scale, part in (value.src, value.src[::-1]):
         power = power_of(scale, Ops.MAX)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.nests.weighted_sums import run_together
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -58,11 +58,10 @@ def fill_ahead(nest: LoopNest, loop: UOp, made: NewLoop, parts: int = 2) -> UOp:
     """
     require(2 <= parts <= MOST_PARTS, "so many parts", parts)
     nodes, free = toposort((nest.graph,)), loops_below(nest.graph)
-    require(
-        loop in nodes and loop.op is Ops.RANGE and is_fixed(loop), "no loop of known size", loop
-    )
-    count = size_of(loop)
-    require(count > 1, "a loop that does not run twice", loop)
+    is_loop = loop in nodes and loop.op is Ops.RANGE
+    require(is_loop and (is_fixed(loop) or runs_alike(loop)), "no loop of known size", loop)
+    require(size_of(loop) > 1, "a loop that does not run twice", loop)
+    count = size_of(loop) if is_fixed(loop) else loop.src[0]
     sums = [n for n in nodes if n.op is Ops.REDUCE and loop in n.src[1:]]
     is_one = len(sums) == 1 or run_together(sums)
     runs = loop.arg[1] is AxisRole.REDUCE and is_one and sums[0].src[1] is loop

@@ -90,24 +90,24 @@ def _masks_of(value: UOp, neutral: UOp) -> Iterator[tuple[UOp, bool]]:
     match value.op:
         case Ops.WHERE if value.src[2] is neutral or value.src[1] is neutral:
             is_second = value.src[1] is neutral
-            yield from _needed(value.src[0], not is_second)
+            yield from needed(value.src[0], not is_second)
             yield from _masks_of(value.src[2 if is_second else 1], neutral)
         case Ops.LOAD if len(value.src[0].src) > 2 and neutral.arg == 0:
-            yield from _needed(value.src[0].src[2], True)
+            yield from needed(value.src[0].src[2], True)
         case Ops.CAST if neutral.arg == 0 and value.src[0].dtype.is_bool:
-            yield from _needed(value.src[0], True)
+            yield from needed(value.src[0], True)
         case Ops.CAST if neutral.arg == 0:
             (below,) = value.src
             yield from _masks_of(below, below.const_like(0))
 
 
-def _needed(mask: UOp, truth: bool) -> Iterator[tuple[UOp, bool]]:
+def needed(mask: UOp, truth: bool) -> Iterator[tuple[UOp, bool]]:
     """The comparisons that a mask is made of, each as it has to be for the mask to be `truth`."""
     if mask.op is Ops.NOT:
-        yield from _needed(mask.src[0], not truth)
+        yield from needed(mask.src[0], not truth)
     elif mask.op is (Ops.AND if truth else Ops.OR):
         for source in mask.src:
-            yield from _needed(source, truth)
+            yield from needed(source, truth)
     elif mask.op is Ops.CMPLT:
         yield mask, truth
 

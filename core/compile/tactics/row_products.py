@@ -23,6 +23,7 @@ from proofgrad.core.compile.steps.own_loops import own_loops
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unroll import unroll
+from proofgrad.core.compile.tactics.hidden_blocks import without_hidden_blocks
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -55,10 +56,10 @@ def in_rows(nest: LoopNest, found: RowProducts, schedule: Schedule) -> LoopNest:
         around = [*outer, UOp.range(prod([size_of(x) for x in inner]), together.number)]
     role = AxisRole.THREAD if schedule.threads else AxisRole.LOOP
     nest = collapse(nest, tuple(around), NewLoop(number, role)) if around else nest
-    if high == 1:
-        return nest
-    nest = unroll(nest, frozenset((UOp.range(high, tiles.number, tiles.role),)))
-    return own_loops(nest, tuple(loops_of_blocks(nest.graph)))
+    if high > 1:
+        nest = unroll(nest, frozenset((UOp.range(high, tiles.number, tiles.role),)))
+        nest = own_loops(nest, tuple(loops_of_blocks(nest.graph)))
+    return without_hidden_blocks(nest, number)
 
 
 def _tiles_of_item(schedule: Schedule) -> int:

@@ -31,6 +31,7 @@ from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.rescale_blocks import rescale_blocks
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.tactics.groups import as_one_loop
+from proofgrad.core.compile.tactics.hidden_blocks import without_hidden_blocks
 from proofgrad.core.compile.tactics.shared_tiles import filled_ahead
 from proofgrad.core.compile.tactics.warp_rows import (
     Parts,
@@ -72,6 +73,7 @@ def in_warp_blocks(nest: LoopNest, rows: WarpRows, schedule: Schedule, target: T
     nest = held.kept(nest, one, total_keys, (other, sum_keys))
     nest = _found_of_block(nest, sum_keys, held, part)
     nest = last_sum(nest, total_keys, part, held.weights_kept)
+    nest = without_hidden_blocks(nest, part.group)
     return filled_ahead(nest, found.keys, schedule.ahead) if schedule.ahead else nest
 
 

@@ -10,14 +10,17 @@ import math
 import warnings
 from typing import Any, Self, TypeVar
 
+from proofgrad.core.compile.fusion.row_products import Sizes, takes_keys_once
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, PositionError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.methods.indexing.take import is_position
+from proofgrad.core.tensor.methods.linalg.rounding import are_rounded
 from proofgrad.core.tensor.methods.nn.layers import Layers
 from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.device import Device
 
 MOST_LABELS = 1 << 16  # that are looked at before a loss
 _LEAST_LOG = -100.0  # of a probability of 0, as torch has it: times a label of 0 it is 0
@@ -256,12 +259,23 @@ class Losses(Layers):
         queries, keys = self.shape[-2], key.shape[-2]
         if not is_plain(self.shape + key.shape) or queries <= CAUSAL_ROWS:
             return self._attention(key, value, None, 0, dropout_p)
+        if not self.training and self._takes_keys_once(key, value):
+            return self._attention(key, value, None, 0, dropout_p)
         rows, parts = max(CAUSAL_ROWS, -(-queries // CAUSAL_PARTS)), []
         for begin in range(0, queries, rows):
             some, seen = self._cut(-2, begin, min(begin + rows, queries)), min(begin + rows, keys)
             key_part, value_part = key._cut(-2, 0, seen), value._cut(-2, 0, seen)
             parts.append(some._attention(key_part, value_part, None, begin, dropout_p))
         return parts[0].cat(*parts[1:], dim=-2)
+
+    def _takes_keys_once(self, key: Self, value: Self) -> Flag:
+        """Whether one kernel leaves out what a mask hides, so that no rows are cut off for that."""
+        rows, depth = self.shape[-2:]
+        sizes = Sizes(rows, key.shape[-2], depth, value.shape[-1])
+        types = self.dtype, accumulation_dtype(self.dtype)
+        is_rounded = are_rounded(types[1], self.dtype)
+        target = Device[self.device].target
+        return takes_keys_once(math.prod(self.shape[:-2]), sizes, types, is_rounded, target)
 
     def _attention(
         self, key: Self, value: Self, mask: Self | None, diagonal: Whole | None, dropout_p: Real
