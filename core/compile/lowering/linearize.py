@@ -63,7 +63,7 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     for node in nodes:
         op = node.op
         if op is RANGE:
-            running[node] = frozenset((node,))
+            running[node] = running[node.src[0]] | {node}
         elif op is RESULT:
             running[node] = running[node.src[0]].difference(_own_loops(node))
             results.append(node)

@@ -1,0 +1,122 @@
+"""Causal attention in one pass: one kernel, which ends its loop over keys where the mask hides all that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from planted.gpu_faults import DEVICE
+from test_row_products import attention
+from test_warp_blocks import Holding
+from test_warp_rows import HALF, assert_close, far, given, kernels_of  # noqa: F401
+from test_warp_tiles import values
+
+from proofgrad import Context, Tensor, schedule
+from proofgrad.core.compile.nests.loops import is_fixed
+from proofgrad.core.compile.schedule import row_products
+from proofgrad.core.compile.schedule.row_products import tile_of_blocks
+from proofgrad.core.compile.tactics import hidden_blocks as tactic
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.methods.nn import losses
+
+HOLDS = Holding.name
+
+
+@pytest.fixture(autouse=True)
+def real(far: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:  # noqa: F811
+    """Laws of the reals are asked for; a block of a processor has a vector of keys, an item two tiles of rows."""
+    monkeypatch.setenv("FASTMATH", "real")
+    monkeypatch.setenv("SPEC", "1")
+    monkeypatch.setattr(row_products, "_keys_at_once", lambda sizes, dtype, target: tile_of_blocks(sizes, dtype, target).lanes)  # fmt: skip
+    monkeypatch.setattr(row_products, "_tiles_of_rows", lambda *_: 2)
+    yield
+
+
+def ends(kernel: UOp) -> list[UOp]:
+    """The loops that a loop around ends."""
+    return [n for n in kernel.src if n.op is Ops.RANGE and not is_fixed(n)]
+
+
+def hidden(rows: int, keys: int, diagonal: int = 0) -> np.ndarray:
+    """What is added to scores."""
+    return np.where(np.tri(rows, keys, diagonal, dtype=bool), 0, -np.inf)
+
+
+@pytest.mark.parametrize(("rows", "keys", "diagonal"), [(150, 97, 0), (97, 201, 37), (70, 64, -40)])
+def test_rows_see_the_keys_before_their_own(rows: int, keys: int, diagonal: int) -> None:
+    """Where the diagonal is below 0 the first diagonal the first rows see nothing."""
+    q, k, v = given(DEVICE, HALF, (2, rows, 16), (2, keys, 16), (2, keys, 16))
+    seen = Tensor.ones(rows, keys, dtype="bool", device=DEVICE).tril(diagonal)
+    result = q.scaled_dot_product_attention(k, v, seen)
+    wanted = attention(values(q), values(k), values(v), hidden(rows, keys, diagonal))
+    np.testing.assert_allclose(values(result.realize()), wanted, atol=4e-3, equal_nan=True)
+
+
+@pytest.mark.skipif(Tensor([0.0]).device != "CPU", reason="other machines have groups")
+def test_rows_of_a_processor_see_the_keys_before_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = list[UOp]()
+    step = tactic.end_before_hidden
+    monkeypatch.setattr(tactic, "end_before_hidden", lambda *args: taken.append(args[1]) or step(*args))  # fmt: skip
+    q, k, v = given("CPU", dtypes.float64, (1, 90, 8), (1, 70, 8), (1, 70, 8))
+    result = q.scaled_dot_product_attention(k, v, is_causal=True)
+    wanted = attention(values(q), values(k), values(v), hidden(90, 70))
+    np.testing.assert_allclose(result.numpy(), wanted, atol=1e-9)
+    assert len(taken) == 1
+
+
+@pytest.mark.parametrize("ahead", ["on", "2"])
+def test_blocks_that_are_copied_ahead_are_those_that_are_multiplied(ahead: str) -> None:
+    q, k, v = given(DEVICE, HALF, (1, 70, 16), (1, 130, 16), (1, 130, 16))
+    with schedule(f"warps=1x1x1x2 ahead={ahead}"):
+        result = q.scaled_dot_product_attention(k, v, is_causal=True).realize()
+    assert_close(result, attention(values(q), values(k), values(v), hidden(70, 130)))
+
+
+def test_a_group_ends_where_its_last_row_sees_no_key() -> None:
+    q, k, v = given(HOLDS, HALF, (2, 256, 8), (2, 256, 8), (2, 256, 8))
+    (kernel,) = kernels_of(q.scaled_dot_product_attention(k, v, is_causal=True))
+    (loop,) = ends(kernel)
+    assert loop.arg[1] is AxisRole.REDUCE
+    (groups,) = [n for n in kernel.src if n.op is Ops.RANGE and n.arg[1] is AxisRole.BLOCK]
+    assert groups in loop.src[0].toposort()
+
+
+def test_numbers_that_are_added_hide_nothing() -> None:
+    q, k, v = given(HOLDS, HALF, (2, 64, 8), (2, 130, 8), (2, 130, 8))
+    (mask,) = given(HOLDS, HALF, (64, 130))
+    (kernel,) = kernels_of(q.scaled_dot_product_attention(k, v, mask))
+    assert ends(kernel) == []
+
+
+# -- parts of the rows ------------------------------------------------------------------------------
+
+
+def test_rows_are_cut_where_no_kernel_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no law of the reals is asked for, or where gradients need the weights."""
+    monkeypatch.setattr(losses, "CAUSAL_ROWS", 32)
+    q, k, v = [Tensor.empty(256, 64, 8, dtype="float16", device=HOLDS) for _ in range(3)]
+
+    def parts() -> int:
+        result = q.scaled_dot_product_attention(k, v, is_causal=True)
+        return len([n for n in result.uop.toposort() if n.op is Ops.EXP2])
+
+    assert parts() == 1
+    with Context(FASTMATH=""):
+        assert parts() == 2
+    monkeypatch.setattr(Tensor, "training", True)
+    assert parts() == 2
+
+
+# -- proofs -----------------------------------------------------------------------------------------
+
+
+def test_the_solver_shows_accesses_writes_and_waits(capfd: pytest.CaptureFixture[str]) -> None:
+    q, k, v = given(HOLDS, HALF, (1, 96, 16), (1, 96, 16), (1, 96, 8))
+    capfd.readouterr()
+    with Context(PROVE=1, PLANS=0), schedule("warps=1x1x1x2 ahead=on"):
+        kernels_of(q.scaled_dot_product_attention(k, v, is_causal=True))
+    told = capfd.readouterr().err
+    assert "none unknown" in told and "waits of groups" in told
