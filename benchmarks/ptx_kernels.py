@@ -35,8 +35,8 @@ from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.fusion import row_products
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.machine.target import Source
-from proofgrad.core.compile.nests.loops import size_of
-from proofgrad.core.compile.nests.strides import loops_of
+from proofgrad.core.compile.nests.loops import is_fixed, size_of
+from proofgrad.core.compile.nests.strides import at_start, loops_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
@@ -132,6 +132,7 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
     ),
     "attention 8 4096 64": lambda: attention(8, 4096, 64, "float32"),
     "attention 8 4096 64 bf16": lambda: attention(8, 4096, 64, "bfloat16"),
+    "attention 8 4096 64 bf16, causal": lambda: attention(8, 4096, 64, "bfloat16", is_causal=True),
     "attention 8 4096 64 tf32": lambda: in_tf32(lambda: attention(8, 4096, 64, "float32")),
     f"attention 8 4096 64 bf16, {APART}": lambda: attention(8, 4096, 64, "bfloat16"),
     "attention 8 4096 128 bf16": lambda: attention(8, 4096, 128, "bfloat16"),
@@ -162,9 +163,10 @@ def in_tf32(make: Callable[[], Tensor]) -> Tensor:
         return make()
 
 
-def attention(*shape: int | str) -> Tensor:
+def attention(*shape: int | str, is_causal: bool = False) -> Tensor:
     """Of queries, keys and values of a shape and type."""
-    return ones(*shape).scaled_dot_product_attention(ones(*shape), ones(*shape))
+    q, k, v = [ones(*shape) for _ in range(3)]
+    return q.scaled_dot_product_attention(k, v, is_causal=is_causal)
 
 
 def work_of(source: Source) -> Work:
@@ -190,7 +192,7 @@ def work_of(source: Source) -> Work:
             around.append(node) if node.op is Ops.RANGE else around.remove(node.src[0])
         match node.op:
             case Ops.RANGE:
-                size = int(node.src[0].arg) if node.src[0].op is Ops.CONST else 1
+                size = mean_iterations(node)
                 texts.append(texts[-1] * (size if node in written_out or node in parts else 1))
                 if node.arg[1] is AxisRole.AHEAD:
                     size = 1  # one part in an iteration, but for the first
@@ -222,6 +224,15 @@ def work_of(source: Source) -> Work:
             case Ops.PARAM:
                 work.there += node.arg[1] * node.dtype.itemsize
     return work
+
+
+def mean_iterations(loop: UOp) -> int:
+    """How often a loop runs; of one that the loop of groups ends, on average."""
+    if is_fixed(loop):
+        return size_of(loop)
+    (groups,) = loops_of(loop.src[0])
+    counts = [at_start(loop.src[0], {groups: k}) for k in range(size_of(groups))]
+    return round(sum(counts) / len(counts))
 
 
 def _at_banks(
