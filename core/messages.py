@@ -1,10 +1,11 @@
 """What DEBUG prints: to stderr, or to the logger "proofgrad" where a program has set one up; how far a long first call is.
 
-Owns: which of the two, the line of progress. Does not own: the lines (core/tensor/runtime/report.py, core/compile/compiler.py), warnings of mistakes.
+Owns: which of the two, the line of progress, signs that the output lacks. Does not own: the lines (core/tensor/runtime/report.py, core/compile/compiler.py), warnings of mistakes.
 """
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from types import TracebackType
@@ -24,6 +25,16 @@ def say(text: object) -> None:
         print(text, file=sys.stderr)
     else:
         logger.info("%s", text)
+
+
+def print_any_text() -> None:
+    """From now on a sign that the output has no code for is written as its number, as in \\u03c0, rather than an error.
+
+    For commands: rule files and names of files may hold any sign, and a CI job prints ASCII.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def is_terminal() -> bool:

@@ -62,6 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 if it worked, 1 if not."""
     asked = parser().parse_args(arguments)
     from proofgrad import commands
+    from proofgrad.core.messages import print_any_text
+
+    print_any_text()
 
     try:
         match asked.command:

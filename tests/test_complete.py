@@ -13,7 +13,7 @@ from proofgrad.verify.audit.crosscheck import Outcome, write_outcomes
 from proofgrad.verify.audit.mutants_record import digest_of_mutants, read_by_hand, write_record
 from proofgrad.verify.audit.obligations import evidence_digest
 from proofgrad.verify.cli import main
-from proofgrad.verify.commands import complete
+from proofgrad.verify.commands import complete, mutants_page
 from proofgrad.verify.commands.crosscheck import library_entries
 from proofgrad.verify.commands.mutants import SURVIVORS
 from proofgrad.verify.commands.mutants_page import mutants_report
@@ -82,6 +82,24 @@ def test_what_is_lacking_is_named(records: Path, file: str, old: str, new: str, 
     edit(records / file, old, new)
     assert any(told in problem for problem in problems()), problems()
     assert all(NAME in problem or "mutants" in problem for problem in problems())
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", '{"a":', "{}"])
+def test_a_record_that_is_none_is_a_problem(records: Path, text: str) -> None:
+    (records / "crosscheck.json").write_text(text)
+    (records / "mutants.json").write_text(text)
+    assert any("no other solver was asked" in problem for problem in problems())
+
+
+@pytest.mark.parametrize("text", ["", "null", "3", '{"rules": 3}'])
+def test_verdicts_by_hand_that_are_none_are_a_problem(
+    records: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (records / "survivors.json").write_text(text)
+    assert any("no list of verdicts by hand" in problem for problem in problems())
+    monkeypatch.setattr(mutants_page, "SURVIVORS", records / "survivors.json")
+    assert main(["--report", "mutants"]) == 1
+    assert "survivors.json is no list of verdicts by hand" in capsys.readouterr().err
 
 
 def test_a_verdict_by_hand_is_found_by_patterns(records: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,19 @@ def test_layout_reads_files_as_the_prover_does(
     file.write_bytes(b"ruleset \xe9")
     assert proofgrad_command(["fmt", str(file)]) == 1
     assert f"{file}: no text in UTF-8, at byte 8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["verify-rules", "fmt"])
+def test_signs_that_the_output_lacks_are_written_as_numbers(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that prints ASCII ended in a UnicodeEncodeError instead of the mistake."""
+    file = tmp_path / "mine.rules"
+    file.write_text("ruleset mine over int\nrule \u03c0: x + 0 => x\n", "utf-8")
+    written = io.BytesIO()
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, io.TextIOWrapper(written, "ascii", write_through=True))
+    ended = (
+        main([str(file)]) if command == "verify-rules" else proofgrad_command(["fmt", str(file)])
+    )
+    assert ended == 1 and b"2:6: unexpected character '\\u03c0'" in written.getvalue()

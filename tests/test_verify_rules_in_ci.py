@@ -24,6 +24,7 @@ WRONG = "ruleset wrong over int8\nrule half: x * 2 // 2 => x\n"
         (["--check", "--update"], "--check and --update: ask for one of them at a time"),
         (["--json"], "--json is for FILE and for --check"),
         (["--jobs", "0", "FILE"], "a number of processes is 1 or more, not 0"),
+        (["--jobs", "x", "FILE"], "a number of processes is 1 or more, not x"),
     ],
 )
 def test_what_would_be_passed_over_is_wrong_usage(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proofgrad.core.messages import print_any_text
 from proofgrad.core.rewrite.ledger import find_problems
 from proofgrad.rules.additions import AdditionError
 from proofgrad.rules.library import Meanings, ledger_file, library_names, rule_file
@@ -32,6 +33,7 @@ _TASKS = ("check", "update", "watch", "refuted", "mutants", "crosscheck", "check
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
+    print_any_text()
     arguments = _arguments(argv)
     try:
         if arguments.check:
@@ -115,7 +117,11 @@ def print_page(name: str) -> int:
     """Print a page of docs/ that is made of the files in proofs/."""
     from proofgrad.verify.commands.pages import PAGES
 
-    print(PAGES[name](), end="")
+    try:
+        print(PAGES[name](), end="")
+    except ValueError as error:  # a record that is no record
+        print(f"the page cannot be made: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -171,10 +177,9 @@ def _is_given(arguments: argparse.Namespace, name: str) -> bool:
 
 
 def _processes(text: str) -> int:
-    number = int(text)
-    if number < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a number of processes is 1 or more, not {text}")
-    return number
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -195,7 +195,8 @@ def read_outcomes(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {"solvers": {}, "rules": {}}
-    return data if data.get("format") == FORMAT else {"solvers": {}, "rules": {}}
+    is_ours = isinstance(data, dict) and data.get("format") == FORMAT
+    return data if is_ours else {"solvers": {}, "rules": {}}
 
 
 def agreed_before(data: Mapping[str, Any], solvers: Mapping[str, str]) -> dict[str, Before]:

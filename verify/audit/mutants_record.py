@@ -70,6 +70,10 @@ def open_mutants(record: Mapping[str, Told]) -> list[tuple[str, dict[str, str]]]
     return [(name, one) for name, told in record.items() for one in told["open"]]
 
 
+class RecordError(ValueError):
+    """A record that people write, and that cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class ByHand:
     """What people say of open mutants: patterns as of file names, for the rule and the change."""
@@ -80,10 +84,13 @@ class ByHand:
 
 
 def read_by_hand(path: Path) -> list[ByHand]:
-    """Verdicts of people on open mutants. Raises: ValueError, TypeError for what is no such file."""
+    """Verdicts of people on open mutants. Raises: RecordError for what is no such file."""
     if not path.exists():
         return []
-    return [ByHand(**one) for one in json.loads(path.read_bytes())]
+    try:
+        return [ByHand(**one) for one in json.loads(path.read_bytes())]
+    except (ValueError, TypeError) as error:
+        raise RecordError(f"{path.name} is no list of verdicts by hand: {error}") from None
 
 
 def verdict_by_hand(name: str, change: str, by_hand: Sequence[ByHand]) -> str | None:
@@ -100,7 +107,8 @@ def read_record(path: Path) -> dict[str, Told]:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return dict(data["rules"]) if data.get("format") == FORMAT else {}
+    is_ours = isinstance(data, dict) and data.get("format") == FORMAT
+    return dict(data["rules"]) if is_ours else {}
 
 
 def write_record(path: Path, rules: Mapping[str, Told]) -> None:

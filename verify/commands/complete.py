@@ -12,6 +12,7 @@ from proofgrad.core.rewrite.rule import rule_from_json
 from proofgrad.rules.library import library_names
 from proofgrad.verify.audit.crosscheck import read_outcomes, transcript
 from proofgrad.verify.audit.mutants_record import (
+    RecordError,
     counts,
     decided,
     digest_of_mutants,
@@ -39,7 +40,8 @@ def check_records() -> int:
     for problem in problems:
         print(problem)
     if problems:
-        print(f"{len(problems)} problems in the records of {len(entries)} rules")
+        many = "s" if len(problems) > 1 else ""
+        print(f"{len(problems)} problem{many} in the records of {len(entries)} rules")
         return 1
     judged = len(entries) - len(unjudged)
     print(f"other solvers were asked about all of {len(entries)} rules; mutants of {judged} judged")
@@ -69,7 +71,12 @@ def rules_without_verdict(entries: Entries) -> list[str]:
 
 def mutant_problems(unjudged: int, rules: int) -> Iterator[str]:
     """Too few verdicts, and open mutants on which nobody gave one."""
-    record, by_hand = read_record(MUTANTS), read_by_hand(SURVIVORS)
+    record = read_record(MUTANTS)
+    try:
+        by_hand = read_by_hand(SURVIVORS)
+    except RecordError as error:
+        yield str(error)
+        return
     if unjudged > (1 - LEAST_JUDGED) * rules:
         yield f"the mutants of {unjudged} of {rules} rules were not judged; {JUDGE}"
     for name, one in open_mutants(record):
