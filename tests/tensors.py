@@ -17,6 +17,7 @@ import pytest
 from proofgrad import Device, Tensor
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as running
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, computed
 
@@ -37,7 +38,7 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "ORACLE":
         monkeypatch.setattr(running, "realize", _realize_by_numpy)
         monkeypatch.setattr(running, "run_again", lambda *_: None)
-        monkeypatch.setattr(running, "read", _read_by_numpy)
+        monkeypatch.setattr(reading, "read", _read_by_numpy)
     yield request.param
 
 

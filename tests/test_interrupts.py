@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("unchecked", "others_can_work")
 
 _NAMES = frozenset(
     {
-        "realize", "execute", "replay", "jit", "assign", "tensor", "aliasing", "launches", "result_pool", "interrupts",
+        "realize", "reading", "execute", "replay", "jit", "assign", "tensor", "aliasing", "launches", "result_pool", "interrupts",
         "canonical", "arena", "known_runs", "likeness", "positions", "same_call",
     }
 )  # fmt: skip

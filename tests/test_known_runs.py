@@ -17,6 +17,7 @@ from proofgrad.core.tensor.runtime import canonical, known_runs
 from proofgrad.core.tensor.runtime import realize as running
 from proofgrad.core.tensor.runtime.known_runs import RUNS, KnownRun, _Runs
 from proofgrad.core.tensor.runtime.likeness import Likeness
+from proofgrad.core.tensor.runtime.reading import read
 
 
 @pytest.fixture(autouse=True, params=["0", "1"], ids=["unchecked", "checked"])
@@ -136,7 +137,7 @@ def test_memory_of_a_result_that_somebody_holds_stays(hold: Any, again: list[UOp
     assert len(again) >= 5
     for one, whole in held:
         if isinstance(one, UOp):
-            assert bytes(running.read(one, "CPU")) == whole.tobytes()
+            assert bytes(read(one, "CPU")) == whole.tobytes()
         else:
             wanted = hold(Tensor(whole))
             assert np.array_equal(

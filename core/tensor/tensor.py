@@ -33,6 +33,7 @@ from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.methods.nn import NeuralNetwork
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.methods.view import ViewInfo, view_info
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
@@ -177,7 +178,7 @@ class Tensor(
         """Pickles and deep copies hold the values, the device and requires_grad; from disk the values alone."""
         data = bytes(self._bytes())
         device = None if is_on_disk(self.device) else self.device
-        shape = machine.value_of_shape(self.shape)
+        shape = reading.value_of_shape(self.shape)
         return (_restored, (data, self.dtype, shape, device, self._requires_grad))
 
     def view_info(self) -> ViewInfo:

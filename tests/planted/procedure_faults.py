@@ -34,6 +34,7 @@ _EXECUTED = (
     "core/compile/plan/reuse.py",
     "core/tensor/runtime/canonical.py",
     "core/tensor/runtime/realize.py",
+    "core/tensor/runtime/reading.py",
     "core/tensor/runtime/execute.py",
     "core/tensor/runtime/arena.py",
     "core/tensor/runtime/launches.py",

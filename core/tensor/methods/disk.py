@@ -21,6 +21,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, JitError
 from proofgrad.core.tensor.data.nodes import copy_node, reshape_node
 from proofgrad.core.tensor.methods.view import view_info
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import DISK, Device, is_on_disk
 from proofgrad.core.tensor.runtime.recording import recorder
@@ -116,8 +117,8 @@ def moved_node(node: UOp, source: str, target: str) -> UOp:
     """The values of `node`, which is on `source`, on another device; a file is written at once."""
     if is_on_disk(target):
         refuse_recording("written")
-        data = bytes_of_view(node) if is_on_disk(source) else machine.read(node, source)
-        moved = node_in_file(path_of(target), machine.value_of_shape(node.shape), node.dtype)
+        data = bytes_of_view(node) if is_on_disk(source) else reading.read(node, source)
+        moved = node_in_file(path_of(target), reading.value_of_shape(node.shape), node.dtype)
         write_view(moved, data)
         return moved
     return _read_later(node, target) if is_on_disk(source) else copy_node(node, target)
@@ -179,7 +180,7 @@ def bytes_of_view(node: UOp) -> bytearray:
     refuse_recording("read")
     position = _position_of(node)
     if position is None:
-        return machine.read(_read_later(node, Device.DEFAULT), Device.DEFAULT)
+        return reading.read(_read_later(node, Device.DEFAULT), Device.DEFAULT)
     return _read(position) if position.is_row_major else _gathered(position)
 
 

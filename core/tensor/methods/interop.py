@@ -23,6 +23,7 @@ from proofgrad.core.tensor.data.storage import nest, unpack
 from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.disk import bytes_of_view, moved_node
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device, canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.recording import refuse_read
@@ -41,7 +42,7 @@ class Interop(Factories):
     def _bytes(self) -> bytearray:
         if is_on_disk(self.device):
             return bytes_of_view(self._uop)
-        return machine.read(self._uop, self.device)
+        return reading.read(self._uop, self.device)
 
     def data(self) -> Any:
         """The elements as a memoryview of this shape (bfloat16 and 8-bit floats: of their bytes)."""
@@ -53,7 +54,7 @@ class Interop(Factories):
         if code is None:
             return raw
         return (
-            raw.cast(code, machine.value_of_shape(self.shape)) if self.numel() else raw.cast(code)
+            raw.cast(code, reading.value_of_shape(self.shape)) if self.numel() else raw.cast(code)
         )
 
     def numpy(self) -> Any:
@@ -64,14 +65,14 @@ class Interop(Factories):
             there = self.to(None) if is_on_disk(self.device) else self
             return there.cast(dtypes.float32).numpy()
         return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(
-            machine.value_of_shape(self.shape)
+            reading.value_of_shape(self.shape)
         )
 
     def tolist(self) -> Any:
         """The elements as Python numbers in nested lists."""
         if not self.numel():
             return _empty_lists(self.shape)
-        return nest(unpack(bytes(self._bytes()), self.dtype), machine.value_of_shape(self.shape))
+        return nest(unpack(bytes(self._bytes()), self.dtype), reading.value_of_shape(self.shape))
 
     def item(self) -> Any:
         """The one element. Raises: ShapeError if there are more or fewer."""
@@ -158,7 +159,7 @@ class Interop(Factories):
         if shared is not None:
             return dlpack.export(
                 shared.address,
-                machine.value_of_shape(self.shape),
+                reading.value_of_shape(self.shape),
                 self.dtype,
                 shared,
                 versioned,
@@ -166,7 +167,7 @@ class Interop(Factories):
             )
         memory = bytearray(self._bytes()) or bytearray(1)
         position, owner = dlpack.owned(memory)
-        shape = machine.value_of_shape(self.shape)
+        shape = reading.value_of_shape(self.shape)
         return dlpack.export(position, shape, self.dtype, owner, versioned, copied=True)
 
     def _memory_to_share(self) -> Any:

@@ -1,8 +1,8 @@
-"""From graphs to buffers: memory behind BUFFER nodes, `realize`, `read`.
+"""From graphs to buffers: memory behind BUFFER nodes, `realize`.
 
 Owns: which memory belongs to which BUFFER, which inputs of a run nobody needs after it. Does not own:
 graphs as keys and what they came to (runtime/canonical.py), who is told (recording.py), planning
-(core/compile), running plans (execute.py), Tensor objects (tensor.py).
+(core/compile), running plans (execute.py), values as bytes (reading.py), Tensor objects (tensor.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
@@ -30,7 +29,6 @@ from proofgrad.core.tensor.runtime.canonical import (
     buffers_of,
     computed,
     is_not_computed,
-    line_of_memory,
     numbered,
     with_buffers,
 )
@@ -40,7 +38,7 @@ from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.known_runs import RUNS
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
-from proofgrad.core.tensor.runtime.recording import Witness, recorder, refuse_read
+from proofgrad.core.tensor.runtime.recording import Witness, recorder
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import Compiler
@@ -158,6 +156,11 @@ def memory_at_hand(uop: UOp) -> Any:
     return _MEMORY.get(buffer) if buffer.op is BUFFER and buffer.src[1].arg != HOST else None
 
 
+def memory_if_known(node: UOp) -> Any:
+    """The memory behind a BUFFER, bytes of the host as well; None: it is another node, or has none."""
+    return _MEMORY.get(node) if node.op is BUFFER else None
+
+
 def has_memory(uop: UOp, handle: Any) -> bool:
     """Whether this memory is that of `uop`, a BUFFER through RESHAPE or not, for as long as it is there."""
     return _MEMORY.get(_below_shape(uop)) is handle
@@ -214,44 +217,6 @@ def buffer_below(uop: UOp) -> UOp | None:
     while uop.op in MOVEMENT or uop.op is DETACH:
         uop = uop.src[0]
     return uop if uop.op is BUFFER and uop.src[1].arg != HOST else None
-
-
-def read(uop: UOp, device: str) -> bytearray:
-    """The elements of `uop` as row-major bytes, computed if need be."""
-    if elements(uop.shape) == 0:
-        return bytearray()
-    refuse_read()
-    if value_of_shape(uop.shape).count(0):
-        return bytearray()
-    uop = computed(uop)
-    part = _part_to_read(uop)
-    if part is None:
-        uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
-        uop = run_again(uop, device, is_alone=False) or realize([uop], device)[0]
-        part = _part_to_read(uop)
-    assert part is not None
-    data = bytearray(prod(value_of_shape(uop.shape)) * uop.dtype.itemsize)
-    Device[memory_below(part).src[1].arg].copyout(memoryview(data), memory_of(part))
-    return data
-
-
-def at_hand(uop: UOp) -> memoryview | None:
-    """The row-major bytes of what is in memory of the host already, or of rows of it; None: there would be work to do."""
-    if recorder() is not None or not is_plain(uop.shape) or not elements(uop.shape):
-        return None
-    node, begin = computed(uop), 0
-    if node.op is Ops.SHRINK and node.arg[1:] == tuple([(0, n) for n in node.src[0].shape[1:]]):
-        begin = node.arg[0][0] * elements(node.shape[1:]) * node.dtype.itemsize
-        node = computed(node.src[0])
-    while node.op is RESHAPE:
-        node = computed(node.src[0])
-    node = node.src[0] if node.op is Ops.COPY and node.src[0].op is BUFFER else node
-    data = _MEMORY.get(node) if node.op is BUFFER else None
-    data = getattr(data, "view", data)
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        return None
-    end = begin + elements(uop.shape) * uop.dtype.itemsize
-    return memoryview(data).cast("B")[begin:end]
 
 
 def is_flat(uop: UOp) -> bool:
@@ -471,30 +436,6 @@ def in_shape(buffer: UOp, shape: Shape) -> UOp:
 @functools.lru_cache(maxsize=256)
 def _count(shape: Shape) -> Any:
     return sizes().product(shape)
-
-
-def _part_to_read(uop: UOp) -> UOp | None:
-    """The BUFFER whose first elements are those of `uop` in order, or SHRINK to a part that begins with them; None: there is none."""
-    node = uop.src[0] if uop.op is RESHAPE else uop
-    if node.op is Ops.SHRINK and node.src[0].op is BUFFER and node.arg[0][0] == 0:
-        node = node.src[0]
-    if node.op is BUFFER:
-        return node if node.src[1].arg != HOST else None
-    line = line_of_memory(node)
-    if line is None or not line[1]:
-        return None if line is None else line[0]
-    buffer, first = line
-    if not Device[buffer.src[1].arg].target.has_parts:
-        return None
-    return UOp(Ops.SHRINK, uop.dtype, (buffer,), ((first, buffer.arg),))
-
-
-def value_of_shape(shape: Shape) -> tuple[int, ...]:
-    """The numbers that the sizes of a shape are now."""
-    if is_plain(shape):
-        return shape
-    found: tuple[int, ...] = sizes().value_of_shape(shape)
-    return found
 
 
 def _is_unshared(given: list[Any], k: int) -> bool:

@@ -32,8 +32,9 @@ from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.indexing.search import count_up_to
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.device import canonical_device
-from proofgrad.core.tensor.runtime.realize import at_hand, draw_once, host_buffer, read
+from proofgrad.core.tensor.runtime.realize import draw_once, host_buffer
 from proofgrad.core.tensor.runtime.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -97,7 +98,7 @@ class Creation(Factories, Indexing):
         """Go on where `get_rng_state` was asked. Raises: DtypeError for anything else."""
         if state.shape != (2,) or state.dtype is not dtypes.uint64:
             raise DtypeError(f"a state of random numbers is two uint64, not {describe(state)}")
-        seed, calls = struct.unpack("<2Q", bytes(read(state._uop, state.device)))
+        seed, calls = struct.unpack("<2Q", bytes(reading.read(state._uop, state.device)))
         Creation._seed.start(seed, calls)
 
     @classmethod
@@ -386,7 +387,7 @@ def threefry(first: UOp, second: UOp, key_low: UOp, key_high: UOp) -> tuple[UOp,
 def _check_weights(weights: Any) -> None:
     """Raises: ArgumentError if there is a weight below 0, or none above, among numbers that are at hand."""
     few = weights.dtype is dtypes.float32 and weights.max_numel() <= MOST_CHECKED
-    data = at_hand(weights._uop) if few else None
+    data = reading.at_hand(weights._uop) if few else None
     if data is None:
         return
     if data[3::4].tobytes().isascii() and data.tobytes().strip(b"\0"):

@@ -47,6 +47,7 @@ from proofgrad.core.tensor.methods.indexing.selection import (
     broadcast_positions,
 )
 from proofgrad.core.tensor.methods.indexing.take import is_position, last_true, take
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.recording import before_write
@@ -144,7 +145,7 @@ class Assignment(Selection):
         if is_on_disk(value.device):
             value = type(self)(value, canonical_device(None))
         there = type(self)._new(constant_node(0, self.dtype, self.shape), value.device)
-        return machine.read(there._value_like(value, self.shape), value.device)
+        return reading.read(there._value_like(value, self.shape), value.device)
 
     def _data_like(self, value: Any) -> TensorBase:
         given: TensorBase = type(self)(value, self.device)
@@ -283,7 +284,7 @@ class Assignment(Selection):
 
     def _spread(self, mask: Any, given: Any, rest: Shape) -> Any:
         """Rows of `given` at the positions where the mask is true. Reads the mask, to count them."""
-        flags = bytes(machine.read(mask._uop, mask.device))
+        flags = bytes(reading.read(mask._uop, mask.device))
         count = flags.count(1)
         if given.shape != (count, *rest):
             raise ShapeError(

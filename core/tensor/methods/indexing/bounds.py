@@ -15,6 +15,7 @@ from proofgrad.core.ir.shapes import Shape, show, sizes
 from proofgrad.core.tensor.data.errors import PositionError
 from proofgrad.core.tensor.data.variables import has_values
 from proofgrad.core.tensor.methods.base import TensorBase, own_copy
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.counters import uncounted
 
@@ -41,10 +42,10 @@ def _values_at_hand(positions: TensorBase) -> tuple[int, ...]:
     """The least and the greatest of some integers; none if they are many, or still to be computed."""
     if positions.max_numel() > MOST:
         return ()
-    data: Any = machine.at_hand(positions._uop)
+    data: Any = reading.at_hand(positions._uop)
     if data is None and settings.checks_values() and machine.gives_values():
         with uncounted():  # a node of its own, so that the program's kernels are what they were
-            data = memoryview(machine.read(own_copy(positions._uop), positions.device))
+            data = memoryview(reading.read(own_copy(positions._uop), positions.device))
     if not data:
         return ()
     values = data.cast("B").cast(positions.dtype.fmt)

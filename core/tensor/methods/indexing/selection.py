@@ -42,6 +42,7 @@ from proofgrad.core.tensor.methods.indexing.bounds import check_inside
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.recording import at_least_now
@@ -170,13 +171,13 @@ class Selection(Reduction):
         Of many elements it is computed of as many as there are, and the first rows are kept: so kernels are the same whatever is true.
         """
         if not self._is_seen_by_kernels():
-            flags = bytes(machine.read(self._uop, self.device))
+            flags = bytes(reading.read(self._uop, self.device))
             found = array("i", compress(range(len(flags)), flags)).tobytes()
             return function(self._with(machine.host_buffer(found, dtypes.int32, self.device)))
         rows, count = function(_positions_in_front(self)), self.sum()
         nodes = machine.realize([rows._uop, count._uop], self.device)
-        number = int.from_bytes(machine.read(nodes[1], self.device), "little")
-        data = bytes(machine.read(rows._with(nodes[0])._cut(0, 0, number)._uop, self.device))
+        number = int.from_bytes(reading.read(nodes[1], self.device), "little")
+        data = bytes(reading.read(rows._with(nodes[0])._cut(0, 0, number)._uop, self.device))
         found = rows._with(machine.host_buffer(data, rows.dtype, self.device))
         return found.reshape((number, *rows.shape[1:]))
 

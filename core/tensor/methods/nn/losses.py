@@ -19,7 +19,7 @@ from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float
 from proofgrad.core.tensor.methods.indexing.take import is_position
 from proofgrad.core.tensor.methods.linalg.rounding import are_rounded
 from proofgrad.core.tensor.methods.nn.layers import Layers
-from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.device import Device
 
 MOST_LABELS = 1 << 16  # that are looked at before a loss
@@ -309,7 +309,7 @@ def _holds(labels: Losses, number: Whole) -> Flag:
 
 
 def _check_labels(labels: Losses, classes: int, ignored: Whole | None) -> None:
-    data = machine.at_hand(labels._uop) if labels.max_numel() <= MOST_LABELS else None
+    data = reading.at_hand(labels._uop) if labels.max_numel() <= MOST_LABELS else None
     if data is None:
         return
     values: memoryview[Any] = data.cast(labels.dtype.fmt)  # type: ignore[call-overload]
