@@ -2,7 +2,8 @@
 
 Owns: walking two value terms side by side, down to claims about index terms and masks. Does not
 own: the first kernel and its tensor graph (kernels/tensor.py), deciding the claims
-(kernels/questions.py), maps between loops (kernels/loops.py).
+(kernels/questions.py), maps between loops (kernels/loops.py), other forms of an index
+(kernels/index_terms.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMMUTATIVE, CONVERSIONS, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.verify.kernels.loops import LoopMap, common_loops, guesses, map_by_position, shortest
+from proofgrad.verify.kernels.index_terms import selected, shortened
+from proofgrad.verify.kernels.loops import LoopMap, common_loops, guesses, map_by_position
 from proofgrad.verify.kernels.orders import map_by_values
 from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import Written
@@ -31,7 +33,7 @@ from proofgrad.verify.kernels.reduction_forms import (
     with_inner_sums,
     written_out,
 )
-from proofgrad.verify.kernels.terms import is_integer, loop_size
+from proofgrad.verify.kernels.terms import is_integer, loads_below, loop_size
 from proofgrad.verify.kernels.unions import is_in_parts
 
 Given = tuple[UOp, ...]
@@ -40,13 +42,8 @@ Given = tuple[UOp, ...]
 MOST_OUTPUT_GUESSES = 24
 # Deeper nested choices are not taken apart.
 MOST_CASES = 12
-# So many parts of an index are tried as the value that a selection gave a loop, in so many ways.
-MOST_PARTS, MOST_SELECTIONS = 12, 64
 # Larger terms of integers are compared operation by operation instead of in one question.
 LARGEST_QUESTION = 80
-# From so many operations on quotients and remainders are taken apart first.
-LONG_TERM = 24
-_QUOTIENTS = (Ops.FLOORDIV, Ops.MOD, Ops.SHR, Ops.AND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,28 +282,14 @@ class Matcher:
         if masks is not None:
             return masks
         inside = (*given, *self._mask(new))
-        positions = self._shortened(old.src[1]), self._shortened(new.src[1])
+        positions = [
+            shortened(term, self.questions, self._short) for term in (old.src[1], new.src[1])
+        ]
         if not all(map(self._is_index_term, positions)):
             difference = self.value(*positions, inside)
             if difference is None or not all(map(self.questions.terms.is_plain, positions)):
                 return difference
         return self._claim(what, *positions, inside)
-
-    def _shortened(self, term: UOp) -> UOp:
-        """An index term that no memory is part of, with equal ones for its quotients and remainders, each shown to be equal."""
-        if not self.questions.terms.is_plain(term) or len(toposort((term,))) < LONG_TERM:
-            return term
-        for node in toposort((term,)):
-            if node in self._short:
-                continue
-            new = node.with_src(tuple([self._short[s] for s in node.src]))
-            self._short[node] = new
-            if node is term or node.op in _QUOTIENTS:
-                short = shortest(new)
-                claim = UOp(Ops.CMPEQ, dtypes.bool, (new, short))
-                if short is not new and self.questions.seems(claim).verdict is Verdict.PROVED:
-                    self._short[node] = short
-        return self._short[term]
 
     def _masks(self, old: UOp, new: UOp, given: Given) -> Difference | None:
         old_mask = old.src[2] if len(old.src) > 2 else TRUE
@@ -412,7 +395,7 @@ class Matcher:
     def _orders(self, before: UOp, after: UOp) -> Iterator[LoopMap]:
         """Maps where the loops after count the digits of those before in another order, as what both load tells."""
         old, new = [
-            [n.src[0] for n in _loads_below(x.src[0]) if n.src[0].src[0].op is Ops.PARAM]
+            [n.src[0] for n in loads_below(x.src[0]) if n.src[0].src[0].op is Ops.PARAM]
             for x in (before, after)
         ]
         known: list[LoopMap] = []
@@ -480,7 +463,7 @@ class Matcher:
 
     def _accesses(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         """After rules for values: every load is one of those before, of the same element."""
-        old, new = _loads_below(before), _loads_below(after)
+        old, new = loads_below(before), loads_below(after)
         self.rewritten += 1
         for load in new:
             if load in old:
@@ -507,29 +490,9 @@ class Matcher:
         if left:
             terms = map_by_position(index, new.src[1], left)
             if terms is None:
-                terms = self._selected(index, new.src[1], left, inside)
+                terms = selected(self.questions, index, new.src[1], left, inside)
             index = index if terms is None else index.substitute(terms)
         return self._claim(what, index, new.src[1], inside)
-
-    def _selected(
-        self, before: UOp, after: UOp, loops: Sequence[UOp], given: Given
-    ) -> dict[UOp, UOp] | None:
-        """Values of loops that are gone, among the parts of the index `after`, that give it."""
-        no_values = (Ops.CONST, Ops.PARAM, Ops.INDEX)
-        parts = [n for n in toposort((after,)) if is_integer(n.dtype) and n.op not in no_values]
-        choices = product(parts[::-1][:MOST_PARTS], repeat=len(loops))
-        for chosen in islice(choices, MOST_SELECTIONS):
-            terms = dict(zip(loops, chosen))
-            claim = UOp(Ops.CMPEQ, dtypes.bool, (before.substitute(terms), after))
-            inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
-            whole = all_of([claim, *inside])
-            if self.questions.seems(whole, given).verdict is Verdict.PROVED:
-                return terms
-        return None
-
-
-def _loads_below(node: UOp) -> list[UOp]:
-    return [n for n in toposort((node,)) if n.op is Ops.LOAD]
 
 
 def _same_type(before: DType, after: DType) -> bool:

@@ -37,6 +37,11 @@ def loop_name(loop: UOp) -> str:
     return f"digit{number - DIGITS}" if number >= DIGITS else f"r{number}"
 
 
+def loads_below(node: UOp) -> list[UOp]:
+    """The loads that a term is made of, each after those that it needs."""
+    return [n for n in toposort((node,)) if n.op is Ops.LOAD]
+
+
 def loop_size(loop: UOp) -> int:
     """The number of iterations of a loop whose size is a constant. Raises: ValueError for one that loops around bound."""
     size = loop.src[0]
