@@ -64,6 +64,15 @@ def all_fits() -> list[Fit]:
         Fit("log2, float64", 64, 8, Decimal(0), Decimal(1) / 25, _atanh_tail, lambda z: z),
         Fit("exp - 1 - r, float32", 32, 6, -ln_2 / 2, ln_2, _growth_tail, _growth_weight),
         Fit("log of erfc + 9/8 x, float32", 32, 9, zero, Decimal(4), _log_erfc, _log_erfc_weight),
+        Fit(
+            "log2 of erfc(x / sqrt(2)), float32",
+            32,
+            10,
+            zero,
+            Decimal(6),
+            _log2_beyond,
+            _beyond_weight,
+        ),
         Fit("atan, float32", 32, 9, zero, Decimal(1), _atan_tail, _atan_weight),
         Fit("atan, float64", 64, 20, zero, Decimal(1), _atan_tail, _atan_weight, False),
         Fit("tan, float32", 32, 7, zero, pi() ** 2 / 16, _tan_tail, _tan_weight),
@@ -183,6 +192,17 @@ def _log_erfc_weight(x: Decimal) -> Decimal:
     """What an error of the slope of the logarithm is of erf(x)."""
     value = _erf_ratio(x * x)
     return (1 - x * value) / value
+
+
+def _log2_beyond(x: Decimal) -> Decimal:
+    """log2(erfc(x / sqrt(2))) / x."""
+    root = Decimal(2).sqrt()
+    return (_log_erfc(x / root) - Decimal(9) / 8) / (root * Decimal(2).ln())
+
+
+def _beyond_weight(x: Decimal) -> Decimal:
+    """What an error of the slope of the logarithm is of the root of erfc: small results keep some of their digits."""
+    return x * (Decimal(2).ln() * x * _log2_beyond(x) / 2).exp()
 
 
 def _growth_tail(r: Decimal) -> Decimal:

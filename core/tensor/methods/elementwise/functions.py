@@ -338,6 +338,17 @@ class Elementwise(Operators):
         rest = part * ((part - 0.5)._polynomial(series.erfc_float64()) - size * size).exp()
         return small.where(near, self._signed(1 - rest))
 
+    def _beyond(self) -> Self:
+        """The chance that a normal number is beyond a float32 that is not negative: 2**n 2**r. No gradient passes."""
+        logarithm, slope = series.beyond()
+        power = self * self._polynomial(logarithm)
+        magic = series.growth(self.dtype).magic - 1  # a power of half the size
+        shifted = power + magic
+        r = power - (shifted - magic)
+        half = (shifted.bitcast("int32") << 23).bitcast(self.dtype)
+        inside = self < series.NORMAL_ENDS_FLOAT32
+        return inside.where(r.fma(r._polynomial(slope), 1.0) * half, 0)
+
     def lerp(self, end: Self, weight: Operand) -> Self:
         """`self + (end - self) * weight`."""
         return self + (end - self).mul(weight)

@@ -27,6 +27,16 @@ _LOG_ERFC_FLOAT32 = _floats(
     "-0x1.2p+0 -0x1.baea3p-9 -0x1.45f2fap-1 -0x1.a4fa48p-4 0x1.39cc74p-6 0x1.5198e6p-13 -0x1.b52704p-10 "
     "0x1.4bf3a2p-11 -0x1.edc854p-14 0x1.36e796p-17"
 )
+# log2(erfc(x / sqrt(2))) / x in powers of x, for 0 <= x <= 6, beyond which it is less than 2e-9.
+NORMAL_ENDS_FLOAT32 = 6.0
+_LOG2_BEYOND_FLOAT32 = _floats(
+    "-0x1.26aecap+0 -0x1.d63d44p-2 -0x1.ada38ap-5 0x1.c74138p-8 0x1.0d072ap-17 -0x1.2e00c4p-12 "
+    "0x1.51051ep-14 -0x1.8fa042p-17 0x1.056202p-20 -0x1.278b3ap-25"
+)
+# (2**r - 1) / r in powers of r, for |r| <= 1/2.
+_EXP2_SLOPE_FLOAT32 = _floats(
+    "0x1.62e43p-1 0x1.ebfbdcp-3 0x1.c6af7ap-5 0x1.3b2dd2p-7 0x1.5f094ap-10 0x1.417ab8p-13"
+)
 # (e**r - 1 - r) / r**2 in powers of r, for -ln 2 / 2 <= r <= ln 2.
 _GROWTH_TAIL_FLOAT32 = _floats(
     "0x1.fffffep-2 0x1.555578p-3 0x1.555776p-5 0x1.10e0c0p-7 0x1.6b1d18p-10 0x1.e30ce0p-13"
@@ -125,6 +135,11 @@ def tangent(dtype: DType) -> Tangent:
 def log_erfc() -> tuple[float, ...]:
     """log(erfc(x)) / x of float32, for 0 <= x <= 4."""
     return _LOG_ERFC_FLOAT32
+
+
+def beyond() -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """log2(erfc(x / sqrt(2))) / x of float32, for 0 <= x <= 6, and the slope of 2**r that it needs."""
+    return _LOG2_BEYOND_FLOAT32, _EXP2_SLOPE_FLOAT32
 
 
 def erfc_float64() -> tuple[float, ...]:

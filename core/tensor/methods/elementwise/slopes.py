@@ -17,6 +17,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+from proofgrad.core.tensor.methods.elementwise.series import NORMAL_ENDS_FLOAT32
 
 Slope = Callable[[Any], Any]
 _T = TypeVar("_T", bound=TensorBase)
@@ -63,6 +64,13 @@ def slope_of_erf(x: Any) -> Any:
     return (-x.square()).exp() * _TWO_OVER_ROOT_PI
 
 
+def slope_of_normal_gelu(x: Any) -> Any:
+    """The chance that a normal number is below a float32, and x times its density."""
+    beyond = x._size(NORMAL_ENDS_FLOAT32)._beyond()
+    below = (x < 0).where(beyond, 1 - beyond)
+    return x.fma((x.square() * -0.5).exp() * _ONE_OVER_ROOT_TWO_PI, below)
+
+
 def slope_of_sigmoid(x: Any) -> Any:
     """e / (1 + e)**2 with e = exp(-|x|)."""
     small = (x < 0).where(x, -x).exp()
@@ -80,4 +88,5 @@ def slope_of_mish_share(x: Any) -> Any:
     return power * (power + 1) * 4 / (power * (power + 2) + 2).square()
 
 
+_ONE_OVER_ROOT_TWO_PI = 0.3989422804014327
 _TWO_OVER_ROOT_PI = 1.1283791670955126

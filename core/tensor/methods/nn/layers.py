@@ -17,8 +17,10 @@ from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote
 from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise, in_float32_or_wider
+from proofgrad.core.tensor.methods.elementwise.series import NORMAL_ENDS_FLOAT32
 from proofgrad.core.tensor.methods.elementwise.slopes import (
     slope_of_mish_share,
+    slope_of_normal_gelu,
     slope_of_sigmoid,
     slope_of_softplus,
     with_slope,
@@ -117,9 +119,18 @@ class Layers(LinearAlgebra, Creation):
                 inner = x * x.square().fma(0.044715 * _GELU_SLOPE, _GELU_SLOPE)
                 return self * inner.sigmoid()  # (1 + tanh(y)) / 2 = sigmoid(2 y), without a series
             case "none":
-                return self * 0.5 * ((self * math.sqrt(0.5)).erf() + 1)
+                return self._normal_gelu()
             case _:
                 raise ArgumentError(f"approximate is 'tanh' or 'none', not {approximate!r}")
+
+    def _normal_gelu(self) -> Self:
+        """That by erf: of float32 the larger of x and 0, less |x| times the chance that a normal number is beyond |x|."""
+        if self.dtype is dtypes.float64:
+            return self * 0.5 * ((self * math.sqrt(0.5)).erf() + 1)
+        x = self.detach()
+        size = x._size(NORMAL_ENDS_FLOAT32)
+        value = (-size).fma(size._beyond(), (x < 0).where(0, x))
+        return with_slope(value, self, slope_of_normal_gelu)
 
     @in_float32_or_wider
     def quick_gelu(self) -> Self:
