@@ -1,14 +1,16 @@
 """Tactic: a loop that indexes take apart becomes loops of its digits, the opposite of coalescing.
 
 A reshape that joins axes behind a convolution leaves one loop where the sum of products needs one for each axis: no tile
-lies over `i // 256` and `i % 16`. Does not own: the law (steps/split.py), which loops become one again (coalesce.py).
+lies over `i // 256` and `i % 16`. Nor do lanes: where nothing is summed, as in `repeat`, elements whose position is a remainder are read one by one.
+Does not own: the law (steps/split.py), which loops become one again (coalesce.py).
 
     for i < 1024: f(i // 256, i // 16 % 16, i % 16)   =   for a < 4: for b < 16: for c < 16: f(a, b, c)
 """
 
 from __future__ import annotations
 
-from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, size_of
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below
 from proofgrad.core.compile.nests.sums_of_products import product_of
 from proofgrad.core.compile.passes.context import Context
@@ -23,8 +25,8 @@ _DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
 
 
 def separate_loops(nest: LoopNest, context: Context) -> LoopNest:
-    """The loops around and in a sum of products are split where its indexes divide them."""
-    for loop in _of_products(nest.graph):
+    """Loops are split where indexes divide them: those around and in a sum of products, and those of which a digit fills vectors."""
+    for loop in _of_products(nest.graph) or _of_lanes(nest.graph, context.target):
         sizes = _digits(nest.graph, loop)
         if 0 < len(sizes) <= MOST_PARTS:
             nest = _split_in_place(nest, loop, sizes)
@@ -57,6 +59,17 @@ def _of_products(kernel: UOp) -> list[UOp]:
             found.update(dict.fromkeys((*free[node], *node.src[1:])))
     loops = [x for x in found if is_fixed(x) and x.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE)]
     return sorted(loops, key=lambda loop: -loop.arg[0])
+
+
+def _of_lanes(kernel: UOp, target: Target) -> list[UOp]:
+    """The loops of results of which nothing is a sum whose last digit fills a vector, inner ones first."""
+    lanes = min([target.lanes(store.src[1].dtype) for store in kernel.src])
+    is_sum = any([node.op is Ops.REDUCE for node in toposort((kernel,))])
+    if target.work_items or lanes == 1 or is_sum:
+        return []
+    loops = [x for x in output_loops(kernel) if is_fixed(x) and x.arg[1] is AxisRole.LOOP]
+    found = [x for x in loops if (sizes := _digits(kernel, x)) and sizes[-1] >= lanes]
+    return sorted(found, key=lambda loop: -loop.arg[0])
 
 
 def _digits(kernel: UOp, loop: UOp) -> tuple[int, ...]:
