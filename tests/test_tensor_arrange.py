@@ -62,6 +62,12 @@ def test_diagonals_agree_with_numpy(machine: str) -> None:
         Tensor(X).diagonal(0, 1, 1)
 
 
+def test_diag_keeps_the_type_and_puts_nothing_beside_what_is_not_finite() -> None:
+    for line in ([1.0, -0.0, np.nan, np.inf], [True, False], [3], np.zeros(0, np.float32)):
+        x = np.array(line)
+        assert_same(Tensor(x).diag(), np.diag(x) if x.size else np.zeros((0, 0), x.dtype))
+
+
 def test_unfold_lays_windows_last(machine: str) -> None:
     windows = np.lib.stride_tricks.sliding_window_view(X, 2, axis=1)
     assert_same(Tensor(X).unfold(1, 2, 1), windows)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tensors import assert_close, assert_same, machine, numbers
 from ways_of_positions import set_way
 
-from proofgrad import Context, DtypeError, GlobalCounters, ShapeError, Tensor, dtypes, nn
+from proofgrad import Context, DtypeError, GlobalCounters, ShapeError, Tensor, TinyJit, dtypes, nn
 
 __all__ = ["machine"]
 
@@ -283,6 +283,30 @@ def test_masked_select_and_nonzero_at_once_and_lazily(machine: str) -> None:
     ]
     assert Tensor(x).nonzero(size=4, fill_value=-1).tolist() == [[0, 0], [0, 2], [1, 2], [-1, -1]]
     assert Tensor(x).masked_select(Tensor([False, True, False])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("shape", [(70, 61), (5000,), (3, 5, 331), (1, 4500)])
+def test_true_elements_of_many_are_found_by_the_same_kernels_whatever_is_true(
+    shape: tuple[int, ...],
+) -> None:
+    generator, work = np.random.default_rng(0), set()
+    for chance in (0, 0.01, 0.5, 1):
+        x = np.where(generator.random(shape) < chance, generator.choice([1, np.nan], shape), 0)
+        given = Tensor(x.astype(np.float32)).realize()
+        GlobalCounters.reset()
+        found = given.nonzero().realize()
+        work.add(GlobalCounters.global_ops)
+        assert_same(found, np.argwhere(x).astype(np.int32))
+        assert_same(given[given.ne(0)], x[x != 0].astype(np.float32))
+    assert len(work) == 1 and work.pop() < 120 * x.size
+
+
+def test_true_elements_of_many_are_not_looked_for_in_a_recorded_function() -> None:
+    run = TinyJit(lambda x: x.nonzero().realize())
+    x = Tensor.ones(5000).contiguous().realize()
+    with pytest.raises(RuntimeError, match="."):
+        for _ in range(3):
+            run(x)
 
 
 def test_nonzero_of_nothing_and_of_a_number() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tensors import machine
 
 from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, nn
+from proofgrad.core.tensor.methods.creation import random
 from proofgrad.core.tensor.methods.creation.random import threefry
 
 __all__ = ["machine"]
@@ -163,3 +164,23 @@ def test_factories_of_weights_take_empty_shapes_and_refuse_wrong_ones(name: str)
         assert make(*shape).shape == shape and len(make(*shape).flatten().tolist()) == math.prod(
             shape
         )
+
+
+@pytest.mark.parametrize("shape", [(700,), (3, 129), (2, 1)])
+def test_positions_drawn_by_weights_are_searched_as_they_are_looked_for(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(0).integers(0, 9, shape).astype(np.float32)  # some are 0
+    x[..., -1] = 1
+    found = []
+    for most in (1 << 22, 0):
+        monkeypatch.setattr(random, "LOOKED_AT", most)
+        Tensor.manual_seed(3)
+        weights = Tensor(x).realize()
+        GlobalCounters.reset()
+        drawn = weights.multinomial(300, replacement=True).realize()
+        found.append((drawn.tolist(), GlobalCounters.global_ops))
+    assert found[0][0] == found[1][0]
+    assert np.take_along_axis(x, np.array(found[0][0]), -1).all()
+    if shape == (700,):
+        assert found[1][1] < found[0][1] / 3

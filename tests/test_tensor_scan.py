@@ -74,6 +74,54 @@ def test_running_sum_of_many_elements_takes_few_kernels_and_little_work() -> Non
     assert GlobalCounters.global_ops < 100_000 * 200
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((400, 31), 0), ((31, 400), 1)])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_work_of_positions_of_running_extremes_grows_with_the_elements(
+    name: str, shape: tuple[int, int], axis: int
+) -> None:
+    x = np.random.default_rng(0).integers(0, 99, shape).astype(np.float32)
+    given = Tensor(x).realize()
+    GlobalCounters.reset()
+    found = getattr(given, name)(axis)[1].numpy()
+    assert GlobalCounters.global_ops < 30 * x.size  # to look at all before each would take 400
+    accumulated = (np.maximum if name == "cummax" else np.minimum).accumulate(x, axis)
+    first = np.diff(accumulated, axis=axis, prepend=np.nan) != 0
+    line = np.arange(400).reshape((-1, 1) if axis == 0 else (1, -1))
+    np.testing.assert_array_equal(found, np.maximum.accumulate(np.where(first, line, 0), axis))
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 70), 1), ((9, 4), 0), ((2, 1, 5), 1), ((0, 3), 0)]
+)
+def test_gradient_of_a_running_product_is_that_of_the_others(
+    zeros: float, shape: tuple[int, ...], axis: int
+) -> None:
+    """Beside one 0 before, or two, there is none; a 0 itself gets the products of the others."""
+    generator = np.random.default_rng(1)
+    data = np.where(generator.random(shape) < zeros, 0, generator.uniform(-2, 2, shape))
+    weights = generator.standard_normal(shape)
+    x = Tensor(data, requires_grad=True)
+    (x.cumprod(axis) * Tensor(weights)).sum().backward()
+    expected, rows = np.zeros(shape), np.moveaxis(data, axis, -1)
+    for k in range(shape[axis]):
+        others = rows.copy()
+        others[..., k] = 1
+        parts = (others.cumprod(-1) * np.moveaxis(weights, axis, -1))[..., k:]
+        np.moveaxis(expected, axis, -1)[..., k] = parts.sum(-1)
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_work_of_the_gradient_of_a_running_product_grows_with_the_elements() -> None:
+    x = Tensor(numbers(10, 1000, low=0.9, high=1.1)).realize()
+    x.requires_grad_()
+    gradient = x.cumprod(1).square().sum().gradient(x)[0]
+    GlobalCounters.reset()
+    gradient.realize()
+    assert GlobalCounters.global_ops < 90 * 10_000
+
+
 def test_gradient_of_a_running_sum_is_the_count_of_what_follows() -> None:
     x = Tensor(numbers(40), requires_grad=True)
     x.cumsum().sum().backward()
@@ -162,6 +210,38 @@ def test_first_of_many_are_found_in_groups_and_by_halves(
         values, positions = Tensor(x).topk(count, largest=largest)
         assert positions.tolist() == expected
         np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, np.array(expected), 1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "count", "is_ranked"),
+    [("int64", (18, 333), 5, False), ("uint64", (3, 70), 1, True), ("float64", (2, 333), 4, True)],
+)
+def test_first_of_many_of_64_bits_are_selected(
+    dtype: str, shape: tuple[int, int], count: int, is_ranked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal elements keep their order; halves of numbers alone do not tell which comes first."""
+    for module in (sorting, networks):
+        monkeypatch.setattr(module, "RANKED_COMPARISONS", 1 << 17 if is_ranked else 0)
+    odd = np.array([0, 1, 2, 1 << 32, 5 << 32, 1 + (1 << 32), (1 << 62) + 3]).astype(dtype)
+    if dtype != "uint64":
+        odd = np.concatenate([odd, -odd[1:], [np.iinfo(dtype).min if dtype == "int64" else np.nan]])
+    x = np.random.default_rng(0).choice(odd.astype(dtype), shape)
+    for largest in (True, False):
+        expected = [ordered(row, largest)[:count] for row in x]
+        values, positions = Tensor(x).topk(count, largest=largest)
+        assert positions.tolist() == expected
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, np.array(expected), 1))
+
+
+def test_work_of_the_first_of_64_bits_is_that_of_32_bits() -> None:
+    x = np.random.default_rng(0).integers(0, 1 << 20, (16, 4000))
+    work = []
+    for dtype in (np.int32, np.int64):
+        given = Tensor(x.astype(dtype)).realize()
+        GlobalCounters.reset()
+        given.topk(5)[1].realize()
+        work.append(GlobalCounters.global_ops)
+    assert work[1] < 3 * work[0]
 
 
 def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:

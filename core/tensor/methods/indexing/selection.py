@@ -172,8 +172,8 @@ class Selection(Reduction):
         """
         if not self._is_seen_by_kernels():
             flags = bytes(reading.read(self._uop, self.device))
-            found = array("i", compress(range(len(flags)), flags)).tobytes()
-            return function(self._with(machine.host_buffer(found, dtypes.int32, self.device)))
+            positions = array("i", compress(range(len(flags)), flags)).tobytes()
+            return function(self._with(machine.host_buffer(positions, dtypes.int32, self.device)))
         rows, count = function(_positions_in_front(self)), self.sum()
         nodes = machine.realize([rows._uop, count._uop], self.device)
         number = int.from_bytes(reading.read(nodes[1], self.device), "little")

@@ -127,6 +127,18 @@ class Movement(Views, Operators):
         placed = [reshape_node(part._uop, shape) for part in parts]
         return parts[0]._joined_along(placed, axis)._value()
 
+    def diag(self) -> Self:
+        """A square matrix with this line on its diagonal.
+
+        Example:
+            Tensor([1, 2]).diag()  # [[1, 0], [0, 2]]
+        """
+        if self.ndim != 1:
+            raise ShapeError(f"diag takes one axis, not {show(self.shape)}; see diagonal")
+        (size,) = self.shape
+        line = self._iota(size)
+        return line.reshape(size, 1).eq(line).where(self.unsqueeze(-1), False)
+
     @takes_numbers
     def roll(
         self, shifts: Whole | Sequence[int], dims: Whole | Sequence[int] | None = None

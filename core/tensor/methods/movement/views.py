@@ -300,18 +300,6 @@ class Views(TensorBase):
             return self
         return self.permute([*range(axis), last, *range(axis, last)])
 
-    def diag(self) -> Self:
-        """A square matrix with this line on its diagonal.
-
-        Example:
-            Tensor([1, 2]).diag()  # [[1, 0], [0, 2]]
-        """
-        if self.ndim != 1:
-            raise ShapeError(f"diag takes one axis, not {show(self.shape)}; see diagonal")
-        (size,) = self.shape
-        rows = self.unsqueeze(-1)._pad_zeros([(0, 0), (0, size)]).flatten()
-        return rows.shrink_to(size * size).reshape(size, size)._value()
-
     @takes_numbers
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
         """The elements [i, i + offset] of two axes, as a last axis."""
