@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from proofgrad import GlobalCounters, Tensor, TinyJit, explain
+from proofgrad import GlobalCounters, Tensor, TinyJit, Variable, explain
 from proofgrad.core.compile.steps import split_index_set
+from proofgrad.core.tensor.methods.movement.joining import GROUP, MOST_BESIDE
 from proofgrad.verify.sampled.kernels import CheckError
 
 
@@ -148,3 +149,94 @@ def test_state_that_is_read_elsewhere_too(change: Callable[[Tensor], Tensor]) ->
     expected = change(Tensor(old)).numpy() + old + np.concatenate(parts)
     state.assign(change(state) + state + Tensor.cat(*[Tensor(p).realize() for p in parts]))
     np.testing.assert_array_equal(state.numpy(), expected)
+
+
+def many(count: int, kind: str, shape: tuple[int, ...] = (2, 3)) -> list[Tensor]:
+    """Tensors to join: memory of their own, rows or columns of one, computed ones, or of other sizes, some without elements."""
+    numbers = np.arange(count * 6, dtype=np.float32).reshape(count, 2, 3)
+    whole = Tensor(numbers).realize()
+    match kind:
+        case "rows":
+            return [whole[k] for k in range(count)]
+        case "columns":
+            turned = whole.permute(1, 0, 2).contiguous().realize()
+            return [turned[:, k] for k in range(count)]
+        case "computed":
+            return [whole[k] * 2 + 1 for k in range(count)]
+        case "sizes":
+            return [Tensor(numbers[k, :, : k % 4]).realize() for k in range(count)]
+        case "integers":
+            return [Tensor(numbers[k].astype(np.int64)).realize() for k in range(count)]
+        case "types":
+            types = [np.float32, np.int8, np.bool_]
+            return [Tensor(numbers[k].astype(types[k % 3])).realize() for k in range(count)]
+        case _:
+            return [Tensor(numbers[k]).realize() for k in range(count)]
+
+
+@pytest.mark.parametrize("count", [MOST_BESIDE, MOST_BESIDE + 1, 2 * GROUP + 5])
+@pytest.mark.parametrize(
+    ("kind", "axes"),
+    [
+        ("own", (0, 1)),
+        ("rows", (0,)),
+        ("columns", (0, 1)),
+        ("computed", (1,)),
+        ("sizes", (1,)),
+        ("integers", (0,)),
+        ("types", (0,)),
+    ],
+)
+def test_many_tensors(count: int, kind: str, axes: tuple[int, ...]) -> None:
+    parts = many(count, kind)
+    values = [part.numpy() for part in parts]
+    for axis in axes:
+        joined = Tensor.cat(*parts, dim=axis)
+        np.testing.assert_array_equal(joined.numpy(), np.concatenate(values, axis))
+        if kind == "own":
+            stacked = Tensor.stack(*parts, dim=axis + 1)
+            np.testing.assert_array_equal(stacked.numpy(), np.stack(values, axis + 1))
+
+
+def test_gradients_of_many_tensors_and_of_many_parts() -> None:
+    count = MOST_BESIDE + 2
+    parts = [Tensor(np.full((2,), float(k), np.float32), requires_grad=True) for k in range(count)]
+    weights = Tensor(np.arange(count * 2, dtype=np.float32).reshape(count, 2))
+    (Tensor.stack(*parts) ** 2 * weights).sum().backward()
+    found = np.stack([part.grad.numpy() for part in parts])
+    np.testing.assert_array_equal(found, 2.0 * np.arange(count)[:, None] * weights.numpy())
+    whole = Tensor(np.ones((count, 3), np.float32), requires_grad=True)
+    for pieces in (whole.split(1), whole.chunk(count), [row.reshape(1, 3) for row in whole]):
+        total = sum([piece * float(k) for k, piece in enumerate(pieces)], Tensor(0.0)).sum()
+        (gradient,) = total.gradient(whole)
+        expected = np.repeat(np.arange(count, dtype=np.float32)[:, None], 3, 1)
+        np.testing.assert_array_equal(gradient.numpy(), expected)
+
+
+def test_many_tensors_in_a_recorded_function() -> None:
+    @TinyJit
+    def joined(x: Tensor) -> Tensor:
+        return Tensor.stack(*[x[k] + float(k) for k in range(MOST_BESIDE + 3)]).realize()
+
+    for seed in range(4):
+        x = np.random.default_rng(seed).random((MOST_BESIDE + 3, 2), np.float32)
+        expected = x + np.arange(MOST_BESIDE + 3, dtype=np.float32)[:, None]
+        np.testing.assert_array_equal(joined(Tensor(x).realize()).numpy(), expected)
+
+
+def test_many_tensors_of_variable_size() -> None:
+    size = Variable("size", 1, 4)
+    whole = Tensor(np.arange(12, dtype=np.float32).reshape(4, 3)).realize()
+    for now in (2, 4):
+        parts = [whole[: size.bind(now)] + float(k) for k in range(MOST_BESIDE + 1)]
+        joined = Tensor.cat(*parts, dim=1)
+        expected = np.concatenate([whole.numpy()[:now] + k for k in range(MOST_BESIDE + 1)], 1)
+        np.testing.assert_array_equal(joined.numpy()[:now], expected)
+
+
+@pytest.mark.heuristics
+def test_groups_of_many_tensors_are_one_kernel() -> None:
+    parts = [Tensor.full((2, 3), float(k)).contiguous().realize() for k in range(4 * GROUP)]
+    found = [item.ast for item in Tensor.stack(*parts).schedule()]
+    assert len(found) == 5
+    assert len(set(found)) == 2

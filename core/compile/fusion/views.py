@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from proofgrad.core.compile.fusion.work import below_movement, cycles_of_work
-from proofgrad.core.compile.steps.store import below_reshape
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -38,13 +37,19 @@ def joined_again(nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
     for node in nodes:
         found = _some([placed[source] for source in node.src])
         if node.op is Ops.PAD:
-            source = below_reshape(node.src[0])
+            source = _below_shape(node.src[0])
             if len(found) >= MOST_PLACED and source.op in ELEMENTWISE:
                 added.add(source)
-                found = _NONE
+                found = placed[source] = _NONE
             found |= {node}
         placed[node] = _NONE if node in stored else found
     return added
+
+
+def _below_shape(node: UOp) -> UOp:
+    while node.op is Ops.RESHAPE or node.op is Ops.DETACH:
+        node = node.src[0]
+    return node
 
 
 def _some(sets: Sequence[frozenset[UOp]]) -> frozenset[UOp]:

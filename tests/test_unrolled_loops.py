@@ -1,0 +1,132 @@
+"""Loops over time as users write them: beside numpy, and without the work of earlier steps in each later one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from proofgrad import Tensor
+from proofgrad.core.compile.fusion.limits import LONG_CHAIN_CYCLES
+from proofgrad.core.compile.fusion.views import FEW_REDUCTIONS, MOST_PLACED
+from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compiler
+
+
+def real(*shape: int, seed: int = 0) -> Tensor:
+    return Tensor(np.random.default_rng(seed).standard_normal(shape, np.float32)).realize()
+
+
+def bodies(value: Tensor) -> list[UOp]:
+    return [item.ast for item in value.schedule() if not item.is_copy]
+
+
+def lowered_operations(value: Tensor) -> int:
+    """Elementwise operations of floats, with their loops: of all kernels that differ."""
+    nests = [compiler().index_terms(body) for body in dict.fromkeys(bodies(value))]
+    return sum([n.op in ELEMENTWISE and n.dtype.is_float for k in nests for n in k.toposort()])
+
+
+def average(steps: int) -> Tensor:
+    x = real(steps, 5)
+    mean, states = x[0], [x[0]]
+    for k in range(1, steps):
+        mean = mean * 0.9 + x[k] * 0.1
+        states.append(mean)
+    return Tensor.stack(*states)
+
+
+def sums_of_steps(steps: int) -> Tensor:
+    x, sums = real(7), []
+    for _ in range(steps):
+        x = x + x.sin() * 0.1
+        sums.append(x.sum())
+    return Tensor.stack(*sums)
+
+
+def forward_variables(steps: int) -> Tensor:
+    """The recursion of a CTC loss, whose state is read as it is, and one and two places further."""
+    scores, state = real(steps, 9), real(9, seed=1)
+    for k in range(steps):
+        one, two = state[:-1].pad(((1, 0),)), state[:-2].pad(((2, 0),))
+        largest = state.maximum(one).maximum(two)
+        total = (state - largest).exp() + (one - largest).exp() + (two - largest).exp()
+        state = largest + total.log() + scores[k]
+    return state
+
+
+def euler(steps: int) -> Tensor:
+    y = real(9)
+    for _ in range(steps):
+        y = y + (y.sin() - y * 0.5) * 0.01
+    return y
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("program", [average, sums_of_steps, forward_variables, euler])
+def test_work_of_a_loop_grows_no_faster_than_its_steps(program: Callable[[int], Tensor]) -> None:
+    short, long = lowered_operations(program(8)), lowered_operations(program(32))
+    assert long < 5 * short
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 17, 40])
+def test_states_of_an_average_that_are_stacked(steps: int) -> None:
+    x = real(steps, 5).numpy()
+    expected = [x[0]]
+    for k in range(1, steps):
+        expected.append(expected[-1] * np.float32(0.9) + x[k] * np.float32(0.1))
+    assert np.array_equal(average(steps).numpy(), np.stack(expected))
+
+
+@pytest.mark.parametrize("steps", [1, 5, 23])
+def test_sums_of_all_steps(steps: int) -> None:
+    x, expected = real(7).numpy().astype(np.float64), []
+    for _ in range(steps):
+        x = x + np.sin(x) * 0.1
+        expected.append(x.sum())
+    assert np.allclose(sums_of_steps(steps).numpy(), expected, atol=1e-4)
+
+
+@pytest.mark.heuristics
+def test_a_long_chain_is_cut_where_a_step_ends_so_that_kernels_are_alike() -> None:
+    steps = 4 * LONG_CHAIN_CYCLES // round(OPERATION_CYCLES[Ops.SIN])
+    found = bodies(euler(steps))
+    assert len(set(found)) < len(found)
+    read = [sum([n.op is Ops.PARAM for n in body.toposort()]) for body in found]
+    assert max(read) == 1  # the state alone
+    y = real(9).numpy().astype(np.float64)
+    for _ in range(steps):
+        y = y + (np.sin(y) - y * 0.5) * 0.01
+    assert np.allclose(euler(steps).numpy(), y, atol=1e-5)
+
+
+@pytest.mark.heuristics
+def test_a_chain_is_not_cut_where_what_was_before_is_used_behind() -> None:
+    x, y = real(9), real(9, seed=1)
+    for _ in range(4 * LONG_CHAIN_CYCLES // 100):
+        x, y = x + y.sin() * 0.1, y - x.sin() * 0.1
+    assert len(bodies(x + y)) == 1
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("count", [FEW_REDUCTIONS, FEW_REDUCTIONS + 4])
+def test_few_reductions_compute_what_they_share(count: int) -> None:
+    """As the maximum, the sum and the weights of a softmax do."""
+    x = (real(8, 64).sin() + 1).sin()
+    total = x.sum(1)
+    for k in range(count - 1):
+        total = total + (x * float(k)).max(1)
+    kernels = bodies(total)
+    assert (Ops.SIN in {n.op for n in kernels[-1].toposort()}) == (count == FEW_REDUCTIONS)
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("inner", [MOST_PLACED - 1, MOST_PLACED])
+def test_many_that_are_joined_are_stored_before_they_are_joined_to_others(inner: int) -> None:
+    rows = [Tensor.stack(*[real(3, seed=7 * k + j) for j in range(inner)]) for k in range(2)]
+    joined = Tensor.cat(*rows)
+    assert len(bodies(joined)) == (3 if inner == MOST_PLACED else 1)
+    assert np.array_equal(joined.numpy(), np.concatenate([row.numpy() for row in rows]))
