@@ -21,7 +21,7 @@ from proofgrad.core.compile.schedule.cost_model import (
     goes_along_rows,
     readers_worth_a_table,
 )
-from proofgrad.core.compile.schedule.operands import filling, packs_columns
+from proofgrad.core.compile.schedule.operands import filling, packs_columns, planned_staging
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
@@ -85,6 +85,57 @@ def test_results_of_short_sums_are_written_from_end_to_end_of_their_rows() -> No
     assert choose_blocks(product(795, 13, 1601), tile, ONE_THREAD).row_tiles == 1
 
 
+@pytest.mark.parametrize("sizes", [(1057, 154, 1409), (1500, 300, 1501)])
+@pytest.mark.parametrize("turned", [(False, False), (False, True)])
+def test_results_that_leave_the_second_cache_are_written_from_end_to_end_with_a_table_of_all_columns(
+    sizes: tuple[int, int, int], turned: tuple[bool, bool]
+) -> None:
+    """Each line of a tile of some columns alone would be waited for; of few results none is."""
+    tile = Tile(8, 3, 16)
+    way = product(*sizes, turned)
+    assert planned_staging(way, tile, ONE_THREAD).columns
+    assert choose_blocks(way, tile, ONE_THREAD).row_tiles == 1
+    few = product(24, *sizes[1:], turned)
+    assert not planned_staging(few, tile, ONE_THREAD).columns
+    long_sum = product(1057, 1540, 1409, turned)  # the table would leave the cache
+    assert choose_blocks(long_sum, tile, ONE_THREAD).row_tiles > 1
+
+
+def test_results_of_a_batch_are_waited_for_as_those_of_one_long_product() -> None:
+    a, b = Tensor.empty(7, 559, 213).realize(), Tensor.empty(7, 359, 213).realize()
+    (call,) = compiler().kernel_graph(UOp.sink((a @ b.transpose(1, 2)).uop).replace(arg="CPU")).src
+    found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
+    assert found is not None and planned_staging(*found, ONE_THREAD).columns
+    assert choose_blocks(*found, ONE_THREAD).row_tiles == 1
+
+
+def test_one_vector_a_row_leaves_no_port_for_lines_across_and_comes_slowly_from_memory() -> None:
+    """Wide tiles load between multiplications, and read more of a row of the columns at a time."""
+    tall, wide = Tile(15, 1, 16), Tile(8, 3, 16)
+    odd, even = product(15, 153, 459), product(15, 153, 464)
+    tall_more, wide_more = [
+        (cost(odd, tile, ONE_THREAD) - cost(even, tile, ONE_THREAD)) / cost(even, tile, ONE_THREAD)
+        for tile in (tall, wide)
+    ]
+    assert 0 < wide_more < tall_more
+    far, near = product(15, 1153, 624), product(15, 400, 624)  # 2.9 MB, 1 MB
+    per_step = [cost(way, tall, ONE_THREAD) / way.depth for way in (far, near)]
+    assert per_step[0] > 1.2 * per_step[1]
+    found = find_contraction(simplified(15, 1153, 624), ONE_THREAD)
+    assert found is not None and found[1].vectors > 1
+
+
+def test_sums_of_blocks_are_loaded_as_well_as_stored() -> None:
+    kernel = simplified(25, 780, 1357)
+    (way, *_) = contractions(kernel)
+    loop = way.reduction.src[-1]
+    in_blocks = replace(way, blocks=(UOp.range(26, 99),))
+    assert loop is in_blocks.reduction.src[-1]
+    tile = Tile(8, 3, 16)
+    once = cycles_of_tiles(tile, 1, in_blocks, ONE_THREAD) / 26
+    assert once > cycles_of_tiles(tile, 1, way, ONE_THREAD)
+
+
 def test_one_thread_takes_all_tiles_as_one_item() -> None:
     way = product(64, 700, 160)
     assert choose_blocks(way, Tile(8, 2, 16), ONE_THREAD) == Blocks(8, 5)
@@ -121,7 +172,9 @@ def test_rows_far_away_in_memory_get_a_table_for_two_readers() -> None:
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("sizes", [(71, 15, 199), (57, 148, 110), (148, 20, 147), (24, 111, 33)])
+@pytest.mark.parametrize(
+    "sizes", [(71, 15, 199), (57, 148, 110), (148, 20, 147), (24, 111, 33), (331, 40, 1733)]
+)
 def test_products_of_odd_sizes_are_those_of_numpy(
     sizes: tuple[int, int, int], turned: tuple[bool, bool]
 ) -> None:

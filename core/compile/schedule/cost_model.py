@@ -88,7 +88,6 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
         loads / core.loads_a_cycle,
         float(core.multiply_add_cycles),  # in which each sum is added to once
     )
-    once = min(_waits_of_orders(tile, contraction, target))
     step += SHOWN * _apart_from_products(tile, loads, contraction, target) / core.loads_a_cycle
     if _panel_bytes(tile, contraction) > target.room_bytes:
         step = max(step, tile.columns * itemsize / core.memory_bytes_a_cycle)
@@ -99,7 +98,7 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     )
     if contraction.columns_stay_apart or (contraction.columns_lie_apart and not is_copied):
         step += tile.columns * core.gather_cycles
-    once += TILE_CYCLES + _stores(tile, contraction, target)
+    once = TILE_CYCLES + _stores(tile, contraction, target)
     if contraction.row_count % tile.rows:
         once += CLAMP_CYCLES * tile.rows
     return tiles * (step * depth + once)
@@ -150,25 +149,41 @@ def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target
 
 
 def cycles_across_lines(tile: Tile, contraction: Contraction, target: Target) -> float:
-    """Cycles that a tile waits as vectors of its columns, where they lie in memory, reach over the ends of lines."""
+    """Cycles that a tile takes more as vectors of its columns, where they lie in memory, reach over the ends of lines: each is two loads.
+
+    Between many multiplications these find a free port; a tile of one vector has none left (measured: 8 x 3 take 4 % longer, 16 x 1 at least 11 %).
+    """
+    core = target.core
+    products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
+    more = tile.vectors * _part_across_lines(tile.lanes, contraction, target)
+
+    def busiest(loads: float) -> float:
+        multiplying = max(products / core.multiply_adds_a_cycle, float(core.multiply_add_cycles))
+        return max(multiplying, loads / core.loads_a_cycle)
+
+    hidden = SHOWN * more / core.loads_a_cycle
+    return contraction.depth * (busiest(loads + more) - busiest(loads) + hidden)
+
+
+def _part_across_lines(columns: int, contraction: Contraction, target: Target) -> float:
+    """Of pieces of so many neighbouring columns, where they lie in memory, those that are in one line more than their length asks for."""
     itemsize, line = contraction.itemsize, target.first_cache.line_bytes
     step, *_ = load_steps(contraction.column_factor, contraction.reduction.src[-1]) or [0]
     if step is None or contraction.columns_lie_apart or contraction.growth_of_columns > 1:
         return 0.0
-    apart = gcd(step * itemsize, line) or line
-    starts = range(0, line, apart)
-    across = sum(start + tile.lanes * itemsize > line for start in starts) / len(starts)
-    return ACROSS_LINES_CYCLES * across * tile.vectors * contraction.depth
+    starts = range(0, line, gcd(step * itemsize, line) or line)
+    end = columns * itemsize % line or line
+    return sum(start + end > line for start in starts) / len(starts)
 
 
 def pays_packing(tile: Tile, readers: int, contraction: Contraction, target: Target) -> bool:
     """Whether columns are packed sooner than the tiles of an item that read them, so many, take them across lines."""
     if contraction.column_count % tile.columns and masks_are_vectors(target):
         return False  # the mask of the last columns takes registers of the tile's
-    along_rows, along_columns = _waits_of_orders(tile, contraction, target)
     packing = cycles_to_pack(tile, contraction, target) / max(1, readers)
-    packing += max(0.0, along_columns - along_rows)
-    return packing < cycles_across_lines(tile, contraction, target)
+    packing += waits_of_orders(tile, contraction, target, are_copied=True)[1]
+    in_place = min(waits_of_orders(tile, contraction, target))
+    return packing < in_place + cycles_across_lines(tile, contraction, target)
 
 
 def transposes_columns(tile: Tile, contraction: Contraction, target: Target) -> bool:
@@ -180,56 +195,89 @@ def cycles_to_pack(tile: Tile, contraction: Contraction, target: Target) -> floa
     """Cycles in which an item packs the columns of a tile. Transposed ones that do not stay in the first cache are moved from one to the other."""
     core = target.core
     if not contraction.columns_lie_apart:
-        return PACKING_CYCLES * tile.vectors * contraction.depth
+        memory = _cycles_from_memory(tile, contraction, target)
+        return max(float(PACKING_CYCLES * tile.vectors), memory) * contraction.depth
     each = core.transposed_cycles * tile.columns
     if _panel_bytes(tile, contraction) > target.near_bytes:
         each += FAR_MOVES * tile.columns * contraction.itemsize / core.cache_bytes_a_cycle
     return each * contraction.depth
 
 
-def goes_along_rows(tile: Tile, contraction: Contraction, target: Target) -> bool:
+def goes_along_rows(
+    tile: Tile, contraction: Contraction, target: Target, are_copied: bool = False
+) -> bool:
     """Whether the tiles that share rows should go by one after the other, rather than those that share columns."""
-    along_rows, along_columns = _waits_of_orders(tile, contraction, target)
+    along_rows, along_columns = waits_of_orders(tile, contraction, target, are_copied)
     return along_rows < along_columns
 
 
-def _waits_of_orders(tile: Tile, contraction: Contraction, target: Target) -> tuple[float, float]:
-    """Cycles that a tile waits if tiles go by along rows, and along columns.
+def waits_of_orders(
+    tile: Tile, contraction: Contraction, target: Target, are_copied: bool = False
+) -> tuple[float, float]:
+    """Cycles that a tile waits if tiles go by along rows, and along columns. `are_copied`: columns, which are read from end to end then.
 
     Along rows the columns of a matrix come from the second cache for each tile. Along columns the rows do, and results are
-    written to as many pages as there are rows, instead of from end to end of each.
+    written to as many pages as there are rows, instead of from end to end of each: where they do not stay in the second cache, each line is
+    waited for (measured: of 1000 x 154 by 154 x 1408 17 cycles a line).
     """
     core, itemsize, depth = target.core, contraction.itemsize, contraction.depth
     step = tile.rows * tile.vectors / core.multiply_adds_a_cycle
+    line = target.first_cache.line_bytes
 
-    def wait(elements: int) -> float:
-        cycles = elements * itemsize / core.cache_bytes_a_cycle
+    def wait(nbytes: float) -> float:
+        cycles = nbytes / core.cache_bytes_a_cycle
         return depth * SHOWN_OF_CACHE * cycles * min(1.0, cycles / step)
 
-    panel = _panel_bytes(tile, contraction)
+    row_bytes, column_bytes = tile.rows * itemsize, float(tile.columns * itemsize)
+    if not are_copied:  # the line at one end is another tile's, too
+        column_bytes += line * _part_across_lines(tile.columns, contraction, target)
+    panel = depth * column_bytes / max(1.0, contraction.growth_of_columns)
     is_far = target.near_bytes < panel <= target.room_bytes or (
         contraction.blocks and columns_collide(contraction, target.first_cache)
     )
-    along_columns = wait(tile.rows + tile.columns) if is_far else 0.0
+    along_columns = wait(row_bytes + column_bytes) if is_far else 0.0
     rows, columns = contraction.row_count, contraction.column_count
-    column_bytes = columns * depth * itemsize
-    are_windows = max(contraction.growth_of_rows, contraction.growth_of_columns) > 1
-    is_other = contraction.blocks or contraction.is_apart or target.work_items
-    if are_windows or is_other or column_bytes > target.room_bytes:
+    all_columns = columns * depth * itemsize
+    if max(contraction.growth_of_rows, contraction.growth_of_columns) > 1:  # windows
+        return inf, along_columns
+    if not are_copied and panel <= target.room_bytes:
+        tiles, cycles = -(-rows // tile.rows), _cycles_from_memory(tile, contraction, target)
+        if contraction.blocks:  # the first of the tiles that share columns waits for them
+            along_columns += depth * max(0.0, cycles - step) / tiles
+        else:  # they are asked for while the tiles before multiply
+            along_columns += depth * max(0.0, cycles / tiles - step)
+        if not is_far and all_columns > target.near_bytes:
+            along_columns += wait(column_bytes) / tiles
+    if contraction.blocks or contraction.is_apart or target.work_items:
         return inf, along_columns
     if rows * depth * itemsize > target.near_bytes and not is_far:
-        along_columns += wait(tile.rows)
+        along_columns += wait(row_bytes)
     width = columns * itemsize
     nbytes = rows * width
     if nbytes > _known_bytes(target):
         along_columns += TRANSLATION_CYCLES * tile.rows * min(1.0, width / target.page_bytes)
-    line = target.first_cache.line_bytes
-    if width % line and nbytes > target.cache_bytes:  # a line is in two tiles
-        along_columns += tile.rows * line / core.memory_bytes_a_cycle
-    along_rows = wait(tile.columns) if column_bytes > target.near_bytes else 0.0
-    if columns_are_large(contraction, target):  # each step, or each few, goes to another page
+    if nbytes * contraction.other_tiles > target.cache_bytes:
+        ends = line if width % line else 0  # a line is in two tiles
+        lines = tile.rows * (tile.columns * itemsize + ends)
+        along_columns += lines / core.memory_bytes_a_cycle
+    if all_columns > (target.cache_bytes if are_copied else target.room_bytes):
+        return inf, along_columns
+    along_rows = wait(column_bytes) if all_columns > target.near_bytes else 0.0
+    if depth * row_bytes > target.near_bytes:
+        along_rows += wait(row_bytes)
+    if not are_copied and columns_are_large(contraction, target):
+        # each step, or each few, goes to another page
         along_rows += SHOWN * TRANSLATION_CYCLES * depth * min(1.0, width / target.page_bytes)
     return along_rows, along_columns
+
+
+def _cycles_from_memory(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles to get a step's columns of a tile from memory, where the second cache does not hold the operand: its next row is in another page."""
+    itemsize, core = contraction.itemsize, target.core
+    if table_elements(contraction.column_factor) * itemsize <= target.cache_bytes:
+        return 0.0
+    pages = min(1.0, contraction.column_count * itemsize / target.page_bytes)
+    return tile.columns * itemsize / core.memory_bytes_a_cycle + TRANSLATION_CYCLES * pages
 
 
 def _known_bytes(target: Target) -> int:
@@ -325,8 +373,9 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
 
 def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles to store what a tile has computed, where that is not over in no time."""
+    times = 2 if contraction.blocks else 1  # sums of blocks are loaded as well
     if not contraction.is_apart:
-        return 0.0
+        return (times - 1) * MEMORY_CYCLES * tile.rows * tile.vectors
     core, transposed = (
         target.core,
         tile.rows // TRANSPOSED_ROWS * TRANSPOSED_ROWS if contraction.is_transposed else 0,
@@ -336,7 +385,7 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     pages = 0.0
     if contraction.is_transposed and width * size_of(contraction.columns) > _known_bytes(target):
         pages = tile.columns * min(1.0, width / target.page_bytes)
-    return TRANSLATION_CYCLES * pages + tile.columns * (
+    return TRANSLATION_CYCLES * pages + times * tile.columns * (
         transposed * core.transposed_cycles + apart * core.scatter_cycles
     )
 

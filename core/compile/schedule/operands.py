@@ -37,6 +37,7 @@ from proofgrad.core.compile.schedule.cost_model import (
     readers_worth_a_table,
     rows_worth_a_table,
     transposes_columns,
+    waits_of_orders,
 )
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.ir.op_names import LOAD
@@ -96,10 +97,14 @@ def choose_staged(
     rows = (
         contraction.rows_are_computed or not lie_near(contraction, tile, target.first_cache)
     ) and contraction.readers_of_rows(tile) >= readers_worth_a_table(contraction, target)
-    columns = contraction.columns_lie_apart or (
-        columns_are_large(contraction, target)
-        and not contraction.blocks
-        and not _stay_near(contraction, tile, target)
+    columns = (
+        contraction.columns_lie_apart
+        or _pays_order(contraction, tile, target)
+        or (
+            columns_are_large(contraction, target)
+            and not contraction.blocks
+            and not _stay_near(contraction, tile, target)
+        )
     )
     columns = columns and contraction.readers_of_columns(tile) >= 2
     columns = columns and not packs_columns(contraction, tile, target, override)
@@ -123,6 +128,29 @@ def _stay_near(contraction: Contraction, tile: Tile, target: Target) -> bool:
     )
 
 
+def _pays_order(contraction: Contraction, tile: Tile, target: Target) -> bool:
+    """Whether a table of all columns takes less than to pack those of a tile, or to read them where they lie, as tiles that go by
+    along rows write their results from end to end.
+    """
+    if contraction.readers_of_columns(tile) < 2 or not contraction.pays_tables(target):
+        return False
+    along_rows, _ = waits_of_orders(tile, contraction, target, are_copied=True)
+    table = cycles_of_tables(contraction, Staged(False, True), tile, target)
+    cycles = table + target.core.launch_cycles + tiles_of(contraction, tile) * along_rows
+    return cycles < _without_table(contraction, tile, target)
+
+
+def _without_table(contraction: Contraction, tile: Tile, target: Target) -> float:
+    """The cycles that columns take which get no table: of packing them, or across lines, and what tiles wait for in the better order."""
+    _, along_columns = waits_of_orders(tile, contraction, target, are_copied=True)
+    tiles = tiles_of(contraction, tile)
+    packed = _packing(contraction, tile, target) + tiles * along_columns
+    if contraction.columns_lie_apart:
+        return packed
+    in_place = min(waits_of_orders(tile, contraction, target))
+    return min(packed, tiles * (in_place + cycles_across_lines(tile, contraction, target)))
+
+
 def packs_columns(
     contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> bool:
@@ -142,6 +170,8 @@ def packs_columns(
     if override.packed:
         return True
     if override.staged is not None and override.staged.columns:
+        return False
+    if override.staged is None and _pays_order(contraction, tile, target):
         return False
     if is_transposed:
         return _pays_transposing(contraction, tile, target)
@@ -323,14 +353,18 @@ def _block(depth: int, at_most: int, at_least: int) -> int:
 def filling(
     contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> float:
-    """Cycles that it takes to fill the tables of a contraction, or to pack columns, or to take them where they lie."""
+    """Cycles that it takes to fill the tables of a contraction, or to pack columns, or to take them where they lie; and that tiles wait in their order."""
     staged = planned_staging(contraction, tile, target, override)
     if staged.columns and choose_reduction_block(contraction, target, override):
         staged = Staged(staged.rows, False)
     cycles = cycles_of_tables(contraction, staged, tile, target)
-    if staged.columns:
+    if tile.lanes == 1:
         return cycles
-    if packs_columns(contraction, tile, target, override):
-        return cycles + _packing(contraction, tile, target)
     tiles = tiles_of(contraction, tile)
-    return cycles + tiles * cycles_across_lines(tile, contraction, target)
+    if staged.columns:
+        return cycles + tiles * min(waits_of_orders(tile, contraction, target, are_copied=True))
+    if packs_columns(contraction, tile, target, override):
+        _, wait = waits_of_orders(tile, contraction, target, are_copied=True)
+        return cycles + _packing(contraction, tile, target) + tiles * wait
+    wait = min(waits_of_orders(tile, contraction, target))
+    return cycles + tiles * (wait + cycles_across_lines(tile, contraction, target))

@@ -33,6 +33,7 @@ from proofgrad.core.compile.schedule.operands import (
     most_row_tiles,
     others_of_an_item,
     packs_columns,
+    planned_staging,
     row_tiles_of_an_item,
     sizes_of,
     wanted_items,
@@ -165,11 +166,12 @@ def choose_blocks(
         return Blocks(min(blocks.row_tiles, row_tiles), min(blocks.column_tiles, width))
     if target.work_items:  # each has a tile
         return Blocks(1, 1)
+    is_table = planned_staging(contraction, tile, target, override).columns
     if contraction.blocks:
         return Blocks(row_tiles, _width_of_blocks(contraction, tile, target))
     if is_packed:
         height = row_tiles_of_an_item(contraction, tile, target)
-    elif goes_along_rows(tile, contraction, target):
+    elif goes_along_rows(tile, contraction, target, is_table):
         height = 1
     else:
         height = _block(row_tiles, most_row_tiles(contraction, tile, target))
