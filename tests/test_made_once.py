@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
-from proofgrad import Tensor, TinyJit, Variable
+from proofgrad import Context, Tensor, TinyJit, Variable, dtypes
+from proofgrad.core.ir import uop as uop_module
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.text import read_uop, show_uop
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.bodies import value_of_body, without_bodies
+from proofgrad.core.tensor.methods import made_once as made_once_module
 from proofgrad.core.tensor.methods.made_once import made_once
-from proofgrad.core.tensor.runtime import canonical
+from proofgrad.core.tensor.runtime import canonical, known_runs
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.canonical import computed
+from proofgrad.core.tensor.runtime.realize import graph_and_inputs, graph_to_run
 from proofgrad.verify.sampled.launch_memory import check_numbers
 from proofgrad.verify.sampled.launch_plan import PlanError
 
@@ -117,7 +125,8 @@ def test_check_tells_another_graph_apart() -> None:
     """CHECK=1 looks into bodies, and at what their parameters became."""
     x = numbers(2, 3).realize()
     root = twice(x)._uop
-    graph, inputs = canonical.numbered([root], x.device)
+    asked, inputs = canonical.numbered([root], x.device)
+    graph = canonical.as_compiled(asked)
     handles = [canonical_memory(buffer) for buffer in inputs]
     check_numbers([root], graph, inputs, handles, {})
     for wrong in (waves(x, 3), waves(x, 2), twice(x.T.contiguous()).T, waves(waves(x, 2), 2, 0.25)):
@@ -144,3 +153,174 @@ def test_sort_is_few_nodes_and_the_same_graph_each_time() -> None:
 def test_text_of_an_applied_body_is_read_again() -> None:
     body = twice(numbers(2, 3))._uop.arg  # which holds others
     assert read_uop(show_uop(body)) is body
+
+
+# -- methods that are made once -----------------------------------------------------------------------
+
+OF_ELEMENTS = [
+    "exp",
+    "expm1",
+    "log1p",
+    "atan",
+    "asin",
+    "acos",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "sigmoid",
+    "silu",
+    "gelu",
+    "quick_gelu",
+    "mish",
+    "softplus",
+    "relu",
+    "elu",
+    "celu",
+    "selu",
+    "softsign",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "logsigmoid",
+    "softmax",
+    "log_softmax",
+    "layernorm",
+    "mean",
+    "var",
+    "std",
+    "norm",
+    "argmax",
+]
+OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "@": lambda x, y: x @ y.T,
+    "@ of a line": lambda x, y: x @ y[0],
+    "cat": lambda x, y: x.cat(y, x, dim=1),
+    "stack": lambda x, y: x.stack(y),
+    "roll": lambda x, y: (x + y).roll(2, 0),
+    "[]": lambda x, y: x[:, (y[0] * 0).int()],
+    "[] of two": lambda x, y: x[(y[0] > 0).int(), (y[1] * 0).int()],
+}
+CALLED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    **{name: lambda x, _, name=name: getattr(x, name)() for name in OF_ELEMENTS},
+    **OF_TWO,
+}
+
+
+def by_each_node(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> Any:
+    """What a call gives where all nodes are made at each call, as where somebody traces them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(made_once_module, "is_plain", lambda shape: False)
+        return call()
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_what_is_compiled_is_the_same_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the value and of the gradients: the same kernels, on the way of each function too."""
+    call = CALLED[name]
+    for shape, dtype in (((3, 5), "float32"), ((2, 1), "float64"), ((7, 7), "float16")):
+        x, y = [(numbers(*shape) + k).cast(dtype).realize() for k in (1, 2)]
+        x.requires_grad = True
+
+        def nodes(x: Tensor = x, y: Tensor = y) -> list[UOp]:
+            value = call(x * 2, y)
+            if not value.dtype.is_float:
+                return [value._uop]
+            return [value._uop, value.square().sum().gradient(x)[0]._uop]
+
+        once, each = nodes(), by_each_node(monkeypatch, nodes)
+        assert [without_bodies(node) for node in once] == each
+        graphs = [graph_to_run(found, "CPU").toposort() for found in (once, each)]
+        assert len(graphs[0]) == len(graphs[1])
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_second_call_makes_few_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = numbers(3, 5).realize(), (numbers(3, 5) + 1).realize()
+    first = CALLED[name](x, y)
+    made: list[Ops] = []
+    fresh = uop_module.fresh_node
+    monkeypatch.setattr(
+        uop_module, "fresh_node", lambda op, *parts: made.append(op) or fresh(op, *parts)
+    )
+    second = CALLED[name](x + 1, y)
+    assert Ops.APPLY in made and len(made) <= 14, made
+    assert second._uop is not first._uop
+
+
+def test_type_by_default_that_changes_between_two_calls_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a graph depends on is part of what it is kept for."""
+    for kind in (dtypes.float32, dtypes.float64, dtypes.float32):
+        monkeypatch.setattr(dtypes, "default_float", kind)
+        for call in (Tensor([3]).elu, Tensor([3]).acosh, Tensor([2.0], dtype="float32").acosh):
+            assert call().dtype is by_each_node(monkeypatch, call).dtype
+
+
+def test_setting_that_changes_between_two_calls_counts() -> None:
+    """How a graph is compiled is asked at each run; what else changes it is an argument of the function that is made once."""
+    a, b = Tensor([[1.0 + 2.0**-12]]).realize(), Tensor([[1.0]]).realize()
+    for asked, found in (("0", 1.0 + 2.0**-12), ("1", 1.0), ("0", 1.0 + 2.0**-12)):
+        with Context(ALLOW_TF32=asked):
+            assert (a @ b).item() == found
+    x = Tensor([-0.0]).realize()
+    for asked in ("", "nsz", ""):
+        with Context(FASTMATH=asked):
+            assert x.tanh().item() == 0.0
+
+
+def test_no_gradient_within_no_grad_and_one_behind_it() -> None:
+    x = Tensor([0.5], requires_grad=True)
+    with Tensor.no_grad():
+        held = x.exp()
+    (x.exp() + held).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.exp([0.5]), rtol=1e-6)  # type: ignore[union-attr]
+
+
+def test_gradient_reads_what_was_computed_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that a gradient leads from keeps its graph, and its memory is read in place of it."""
+
+    def graph() -> UOp:
+        x = Tensor(np.ones((4, 4), np.float32), requires_grad=True).realize()
+        middle = (x @ x).sigmoid().realize()
+        (found,) = (middle * middle).sum().gradient(x)
+        compiled, inputs = graph_and_inputs([found._uop], "CPU")
+        assert computed(middle._uop).src[0] in inputs
+        return compiled
+
+    assert graph() is by_each_node(monkeypatch, graph)
+
+
+def test_options_that_may_change_are_looked_at_in_each_call() -> None:
+    x, slope = Tensor([-1.0, 2.0]), Tensor([3.0])
+    for factor in (3.0, 5.0):
+        slope.assign(Tensor([factor])).realize()
+        np.testing.assert_allclose(x.elu(slope).numpy(), [np.expm1(-1) * factor, 2], rtol=1e-6)
+        np.testing.assert_allclose(
+            x.elu(alpha=slope).numpy(), [np.expm1(-1) * factor, 2], rtol=1e-6
+        )
+    assert x.norm(dim=[0]).item() == pytest.approx(5**0.5)
+    assert x.elu(np.float32(2)).tolist()[1] == 2.0
+
+
+def test_uop_shows_the_graph_and_parameters_of_users() -> None:
+    x = numbers(2, 3).realize()
+    ops = [node.op for node in x.exp().uop.toposort()]
+    assert Ops.EXP2 in ops and Ops.APPLY not in ops
+    assert x.exp().uop is x.exp().uop
+    shown = [node.op for node in x.as_param(0).exp().uop.toposort()]
+    assert Ops.PARAM in shown and Ops.APPLY not in shown
+
+
+def test_many_functions_of_one_shape_are_all_known_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are of one op, and each is looked for among those of its own body."""
+    monkeypatch.setattr(known_runs, "MOST_OF_A_KIND", 1)
+    x = numbers(3, 5).realize()
+    for function in (Tensor.exp, Tensor.tanh):
+        function(x).realize()
+    for function in (Tensor.exp, Tensor.tanh):
+        assert machine.run_again(function(x)._uop, "CPU", True) is not None

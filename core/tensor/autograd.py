@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
-from proofgrad.core.ir.op_names import APPLY, BUFFER
+from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import cotangents
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
-from proofgrad.core.tensor.data.bodies import value_of_body
+from proofgrad.core.tensor.data.bodies import each_without_bodies
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.runtime.canonical import COMPUTED
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -66,14 +66,30 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
     `order` has the nodes of the graph, sources first. A target that is not in it has none.
     """
     library, facts = compiler().library, Facts(_NO_BOUNDS)
-    needed = _on_a_path(order, set(targets))
+    shown = _shown(order)
+    order, wanted = shown[order[-1]].toposort(), [shown.get(target, target) for target in targets]
+    needed = _on_a_path(order, set(wanted))
     found: dict[UOp, list[UOp]] = {order[-1]: [seed]}
     for node in reversed(order):
         for cotangent in [] if needed.isdisjoint(_passed_to(node)) else found.get(node, []):
             for source, part in zip(node.src, _parts(library, facts, node, cotangent), strict=True):
                 if part is not None and source in needed:
                     _add(found.setdefault(source, []), part, source.op is Ops.EXPAND)
-    return {t: functools.reduce(UOp.__add__, found[t]) for t in targets if t in found}
+    return {
+        target: functools.reduce(UOp.__add__, found[node])
+        for target, node in zip(targets, wanted)
+        if node in found
+    }
+
+
+def _shown(order: Sequence[UOp]) -> dict[UOp, UOp]:
+    """What each node of a graph is a derivative of: the graph that an APPLY stands for, which has been computed where that has been."""
+    shown = each_without_bodies(order)
+    for node in order if len(COMPUTED) else ():
+        known = COMPUTED.get(node)
+        if known is not None and shown[node] is not node:
+            COMPUTED[shown[node]] = known
+    return shown
 
 
 def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
@@ -92,11 +108,6 @@ def _parts(library: Library, facts: Facts, node: UOp, cotangent: UOp) -> tuple[U
     """The cotangents of the sources of `node`. That of a copied value is copied back."""
     if isinstance(node.arg, CustomGradient):
         return node.arg.parts(node, cotangent)
-    if node.op is APPLY:
-        value = value_of_body(node)
-        inside = toposort((value,), lambda n: n not in node.src)
-        found = node_gradients(inside, cotangent, node.src)
-        return tuple([found.get(source) for source in node.src])
     if node.op is not Ops.COPY:
         rules = library.sets[library.cotangents]
         return cotangents(rules, node, cotangent, facts, library.journal)

@@ -64,8 +64,10 @@ def check_numbers(
             given = tuple([(source, arguments) for source in real.src])
             stack.append((real.arg, given, numbered))
             continue
-        if real.op is Ops.PARAM and arguments is not None:
-            stack.append(_argument(real, arguments, numbered))
+        below = real.src[0] if real.op is Ops.RESHAPE else real
+        if below.op is Ops.PARAM and arguments is not None:
+            argument, around = arguments[below.arg[0]]
+            stack.append((argument, around, _place_of(argument, real, numbered)))
             continue
         if real is numbered and real.op is not Ops.BUFFER:
             continue
@@ -81,14 +83,13 @@ def check_numbers(
             stack += [(source, arguments, found) for source, found in parts]
 
 
-def _argument(param: UOp, arguments: tuple[Any, ...], numbered: UOp) -> tuple[UOp, Any, UOp]:
-    """The argument that a parameter of a body is, and the node that has to be it; the parameter is its elements in one line. Raises: PlanError."""
-    real, around = arguments[param.arg[0]]
-    if real.shape == param.shape:
-        return real, around, numbered
-    if numbered.op is not Ops.RESHAPE or numbered.shape != param.shape:
+def _place_of(argument: UOp, shown: UOp, numbered: UOp) -> UOp:
+    """The node that has to be an argument of a body, of which `shown` are the elements in some shape. Raises: PlanError."""
+    if argument.shape == shown.shape:
+        return numbered
+    if numbered.op is not Ops.RESHAPE or numbered.shape != shown.shape:
         raise PlanError("launch", f"an argument became {numbered.op.name} in the numbered graph")
-    return real, around, numbered.src[0]
+    return numbered.src[0]
 
 
 def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp], values: dict[str, int]) -> bool:

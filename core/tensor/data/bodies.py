@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proofgrad.core.ir.op_names import APPLY, PARAM
+from proofgrad.core.ir.op_names import APPLY, PARAM, RESHAPE
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.nodes import reshape_node
@@ -20,24 +20,38 @@ def parameter(slot: int, like: UOp) -> UOp:
     return reshape_node(UOp(PARAM, like.dtype, (), (slot, elements(like.shape))), like.shape)
 
 
+def parameter_below(node: UOp) -> UOp | None:
+    """The PARAM that this node of a body is, in some shape; None: it is none. In the shape of its argument it is that argument."""
+    below = node.src[0] if node.op is RESHAPE else node
+    return below if below.op is PARAM else None
+
+
 def value_of_body(applied: UOp) -> UOp:
     """The graph that an APPLY stands for, over its sources."""
     return _over(applied.arg, applied.src)
 
 
 def without_bodies(root: UOp) -> UOp:
-    """A graph with what they stand for in place of all APPLYs."""
-    return _over(root, ())
+    """A graph with what they stand for in place of all APPLYs. Its own parameters stay, as those of a function that a user writes."""
+    return each_without_bodies(root.toposort())[root]
 
 
-def _over(root: UOp, arguments: Sequence[UOp]) -> UOp:
+def each_without_bodies(order: Sequence[UOp]) -> dict[UOp, UOp]:
+    """As without_bodies of each node of a graph, given sources first."""
     done: dict[UOp, UOp] = {}
-    for node in root.toposort():
+    for node in order:
         src = tuple([done[source] for source in node.src])
-        if node.op is PARAM:
-            done[node] = reshape_node(arguments[node.arg[0]], node.shape)
-        elif node.op is APPLY:
-            done[node] = _over(node.arg, src)
-        else:
-            done[node] = node.with_src(src)
-    return done[root]
+        done[node] = _over(node.arg, src) if node.op is APPLY else node.with_src(src)
+    return done
+
+
+def _over(body: UOp, arguments: Sequence[UOp]) -> UOp:
+    done: dict[UOp, UOp] = {}
+    for node in body.toposort():
+        param = parameter_below(node)
+        if param is not None:
+            done[node] = reshape_node(arguments[param.arg[0]], node.shape)
+            continue
+        src = tuple([done[source] for source in node.src])
+        done[node] = _over(node.arg, src) if node.op is APPLY else node.with_src(src)
+    return done[body]

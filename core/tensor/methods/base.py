@@ -18,6 +18,7 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.data.errors import DeviceError, GradientError
 from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.live import register
@@ -185,9 +186,9 @@ class TensorBase:
     def uop(self) -> UOp:
         """The graph node that says how to compute this Tensor, or its buffer once that is done.
 
-        After `kernelize` it is ASSIGN(BUFFER, CALL): the kernels that will compute it.
+        After `kernelize` it is ASSIGN(BUFFER, CALL): the kernels that will compute it. Takes as long as the graph is large.
         """
-        return shown(self._uop)
+        return without_bodies(shown(self._uop))
 
     @property
     def lazydata(self) -> UOp:

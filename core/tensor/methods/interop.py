@@ -27,6 +27,7 @@ from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device, canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.recording import refuse_read
+from proofgrad.core.tensor.runtime.scheduling import shown
 
 _SHOWN_IN_HTML = 100  # elements
 
@@ -123,7 +124,7 @@ class Interop(Factories):
         target = canonical_device(device)
         if target == self.device:
             return self.cast(self.dtype)
-        return type(self)._new(moved_node(self.uop, self.device, target), target)
+        return type(self)._new(moved_node(shown(self._uop), self.device, target), target)
 
     # -- memory of others -------------------------------------------------------------------------
 
@@ -175,9 +176,8 @@ class Interop(Factories):
         if self.device != "CPU" or not self.numel():
             return None
         refuse_read()
-        if machine.is_view(self.uop):
-            node = self.uop
-        else:
+        node = shown(self._uop)
+        if not machine.is_view(node):
             (node,) = machine.realize([self._uop], self.device)
         while node.op in (Ops.RESHAPE, Ops.DETACH):
             node = node.src[0]
@@ -261,7 +261,7 @@ class Interop(Factories):
     def _repr_html_(self) -> str:
         """For notebooks: what it is, and the values if they are few and there already."""
         text = f"<code>{html.escape(repr(self))}</code>"
-        if not machine.is_view(self.uop) or self.numel() > _SHOWN_IN_HTML:
+        if not machine.is_view(shown(self._uop)) or self.numel() > _SHOWN_IN_HTML:
             return text
         return f"{text}<pre>{html.escape(str(self.numpy()))}</pre>"
 

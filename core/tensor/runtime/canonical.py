@@ -78,6 +78,7 @@ def numbered(
 
     Variables lose their values, which go into `values`. `with_parts`: a slice of a buffer whose elements follow each other is a
     buffer too, SHRINK(BUFFER) among the inputs, so that the graph does not tell where it begins; other positions are variables.
+    APPLYs stay: see `as_compiled`.
     """
     is_shown = bool(SHOWN.data)  # type: ignore[attr-defined]
     found = None if is_shown or not with_parts else form_of(roots, device, COMPUTED)
@@ -86,20 +87,30 @@ def numbered(
         return graph, found[1]
     values = {} if values is None else values
     graph, inputs = _numbered(roots, device, values, with_parts)
-    graph = _as_compiled(graph)
     if found is not None and not values and found[1] == inputs:
         keep_graph(found[0], graph)
     return graph, inputs
 
 
-def _as_compiled(graph: UOp) -> UOp:
+def as_compiled(graph: UOp) -> UOp:
     """A numbered graph with what they stand for in place of all APPLYs."""
-    if not any([node.op is APPLY for node in graph.toposort()]):
-        return graph
     known = _WITHOUT_BODIES.get(graph)
     if known is None:
-        known = _WITHOUT_BODIES[graph] = without_bodies(graph)
+        if not any([node.op is APPLY for node in graph.toposort()]):
+            return graph
+        done: dict[UOp, UOp] = {}
+        shown = without_bodies(graph)
+        for node in shown.toposort():
+            done[node] = _without_gradient(node, tuple([done[source] for source in node.src]))
+        known = _WITHOUT_BODIES[graph] = done[shown]
     return known
+
+
+def _without_gradient(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """The node over these sources. What only gradients look at is left out."""
+    if node.op is DETACH or node.op is CONTIGUOUS:
+        return UOp(node.op, node.dtype, src[:1])
+    return node.with_src(src)
 
 
 def _numbered(
@@ -233,9 +244,7 @@ def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp], values: dict[s
         raise ValueError(
             f"parameter {node.arg[0]} of a body has no value; give it one with Tensor.call"
         )
-    if op is DETACH or op is CONTIGUOUS:  # what only gradients look at is left out
-        return UOp(op, node.dtype, (done[node.src[0]],))
     src = tuple([done[s] for s in node.src])
     if (op in MOVEMENT and names_variables(node.arg)) or (op is IOTA and type(node.arg) is UOp):
         return UOp(op, node.dtype, src, sizes().unbound(node.arg, values))
-    return node.with_src(src)
+    return _without_gradient(node, src)

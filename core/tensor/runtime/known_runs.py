@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from proofgrad.core import settings
 from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.compile.plan.bounded_cache import Newest
-from proofgrad.core.ir.op_names import BUFFER
+from proofgrad.core.ir.op_names import APPLY, BUFFER
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device
@@ -54,18 +54,24 @@ class KnownRun:
 
     __slots__ = (
         "_asked", "_backend", "_count", "_device", "_epoch", "_flops", "_info", "_launch", "_make", "_nbytes", "_programs", "_read",
-        "_results", "_where", "copies", "graph", "is_asked", "likeness", "plan",
+        "_results", "_where", "asked", "copies", "graph", "is_asked", "likeness", "plan",
     )  # fmt: skip
 
     def __init__(
-        self, graph: UOp, parts: frozenset[int], plan: Plan, epoch: object, make: Callable[..., UOp]
+        self,
+        asked: UOp,
+        graph: UOp,
+        parts: frozenset[int],
+        plan: Plan,
+        epoch: object,
+        make: Callable[..., UOp],
     ) -> None:
-        """`graph`: with its buffers numbered. `make(info, memory=...)`: the node of a result over its memory."""
+        """`asked`: with its buffers numbered; `graph`: as it is compiled. `make(info, memory=...)`: the node of a result over its memory."""
         device: str = graph.arg
-        self.likeness = Likeness(graph.src[0], parts)
+        self.likeness = Likeness(asked.src[0], parts)
         self._asked, self._epoch = settings.stored(_ASKED), epoch
         self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
-        self.graph, self.plan, self._make = graph, plan, make
+        self.asked, self.graph, self.plan, self._make = asked, graph, plan, make
         self._info = plan.made[plan.results[0] - plan.inputs]
         self._device, self._backend = device, Device[device]
         self._where = self.likeness.devices[: plan.inputs]
@@ -164,6 +170,12 @@ def _bound(launch: Launch, handle: Any) -> Callable[[list[Any]], None]:
     return lambda read: launch([handle, *read])
 
 
+def _kind(root: UOp, device: str) -> tuple[Any, ...]:
+    """What runs have in common among which a graph is looked for, by its last node: there are few of a kind."""
+    body = root.arg if root.op is APPLY else None
+    return root.op, root.dtype, root.shape, device, body
+
+
 class _Runs:
     """All that are kept."""
 
@@ -185,12 +197,12 @@ class _Runs:
         `memory_of` a buffer, or of a part of one; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: some
         of what lies on the host may be the key of random numbers that a run has to keep.
         """
-        for run in self._of_kind.get((root.op, root.dtype, root.shape, device), ()):
+        for run in self._of_kind.get(_kind(root, device), ()):
             inputs = run.likeness.buffers_of(root, computed)
             if inputs is None or (draws and run.copies) or not run.is_now(compiler.epoch):
                 continue
             given = [memory_of(buffer) for buffer in inputs]
-            is_of_plan = run.graph.src[0] is root
+            is_of_plan = run.asked.src[0] is root
             check = compiler.checks() if run.is_asked else None
             if check is None:
                 return run.run(given), is_of_plan
@@ -200,14 +212,20 @@ class _Runs:
         return None
 
     def keep(
-        self, graph: UOp, parts: frozenset[int], plan: Plan, epoch: object, make: Callable[..., UOp]
+        self,
+        asked: UOp,
+        graph: UOp,
+        parts: frozenset[int],
+        plan: Plan,
+        epoch: object,
+        make: Callable[..., UOp],
     ) -> None:
-        """Keep how the one value of a numbered graph was computed, if that is to be kept. `parts`: see Likeness."""
+        """Keep how the one value of the numbered graph `asked` was computed, if that is to be kept. `parts`: see Likeness."""
         device = graph.arg
         if len(graph.src) > 1 or not plan.steps or plan.variables or plan.results[0] < plan.inputs:
             return
         info = plan.made[plan.results[0] - plan.inputs]
-        nodes, steps = graph.toposort(), plan.steps
+        nodes, steps = asked.toposort(), plan.steps
         if not 0 < info.nbytes <= SMALL_BYTES or len(nodes) > MOST_NODES:
             return
         if {info.device, *[made.device for made in plan.made]} != {device}:
@@ -218,13 +236,13 @@ class _Runs:
             return
         if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
             return
-        (root,) = graph.src
+        (root,) = asked.src
         if parts and changed_in_part(root) is not None:  # which is better done in place
             return
-        key = (root.op, root.dtype, root.shape, device)
+        key = _kind(root, device)
         known = self._of_kind.get(key, [])
-        if not any([run.graph is graph and run.is_now(epoch) for run in known]):
-            run = KnownRun(graph, parts, plan, epoch, make)
+        if not any([run.asked is asked and run.is_now(epoch) for run in known]):
+            run = KnownRun(asked, graph, parts, plan, epoch, make)
             self._of_kind[key] = [run, *known][:MOST_OF_A_KIND]
 
     def count(self, nbytes: int) -> None:

@@ -26,6 +26,7 @@ from proofgrad.core.ir.uop import UOp, fresh_node, toposort
 from proofgrad.core.tensor.runtime.canonical import (
     COMPUTED,
     SHOWN,
+    as_compiled,
     buffers_of,
     computed,
     is_not_computed,
@@ -309,7 +310,8 @@ def graph_to_run(roots: Sequence[UOp], device: str) -> UOp:
 
 def graph_and_inputs(roots: Sequence[UOp], device: str) -> tuple[UOp, list[UOp]]:
     """`graph_to_run` and the buffers that its numbers stand for."""
-    return numbered(_to_compute(roots, device), device)
+    graph, inputs = numbered(_to_compute(roots, device), device)
+    return as_compiled(graph), inputs
 
 
 def draw_once(holder: Any) -> None:
@@ -352,14 +354,15 @@ def _run(
 ) -> list[UOp] | _Failure:
     """The buffer of each root, through RESHAPE. `wanted` is emptied."""
     values: dict[str, int] = {}
-    graph, inputs = numbered(wanted, device, values, with_parts=witness is None)
+    asked, inputs = numbered(wanted, device, values, with_parts=witness is None)
+    graph = as_compiled(asked)
     parts = frozenset([k for k, buffer in enumerate(inputs) if buffer.op is not BUFFER])
     shapes = [root.shape for root in wanted]
     devices = [memory_below(buffer).src[1].arg for buffer in inputs]
     given = [_MEMORY[b] if b.op is BUFFER else memory_of(b) for b in inputs]
     # A root without buffers is its own numbered graph, which the plan keeps: if it were remembered,
     # its memory would never be free again.
-    roots = [_gone if node is root else ref(root) for node, root in zip(graph.src, wanted)]
+    roots = [_gone if node is root else ref(root) for node, root in zip(asked.src, wanted)]
     kept = [ref(buffer) for buffer in inputs]
     if witness is not None:
         witness.before(set(toposort(wanted, is_not_computed)), inputs, values)
@@ -394,7 +397,7 @@ def _run(
     is_plain_run = not unneeded and witness is None and not values and not _MACHINE.compile_only
     if is_plain_run and is_plain(shapes[0]):
         make = functools.partial(new_value, shape=shapes[0])
-        RUNS.keep(graph, parts, plan, compiler().epoch, make)
+        RUNS.keep(asked, graph, parts, plan, compiler().epoch, make)
     if check is not None:
         try:
             check.results(plan, shapes, memory, results)

@@ -49,6 +49,7 @@ from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.runtime.device import DISK, canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.realize import host_buffer
+from proofgrad.core.tensor.runtime.scheduling import shown
 
 _SECONDS_TO_WAIT = 30  # for a server to answer
 _NUMPY_NAMES = {d.name: d for d in dtypes.all if d is not dtypes.bfloat16}
@@ -101,7 +102,8 @@ class Factories(Movement):
             return data if dtype is None else data.cast(dtype)
         if isinstance(data, TensorBase):
             same = data.device == self.device
-            moved = data.uop if same else moved_node(data.uop, data.device, self.device)
+            node = shown(data._uop)
+            moved = node if same else moved_node(node, data.device, self.device)
             return moved if dtype is None else moved.cast(dtype)
         if isinstance(data, (bytes, bytearray, memoryview)):
             raw, kind = bytes(data), dtype or dtypes.uint8
@@ -137,7 +139,7 @@ class Factories(Movement):
         if any(part.shape != inner for part in parts):
             raise ShapeError(f"a list of Tensors of different shapes: {[p.shape for p in parts]}")
         whole: Factories = type(self).stack(*parts).reshape(shape + inner)
-        return whole.uop if dtype is None else whole.uop.cast(dtype)
+        return whole._uop if dtype is None else whole._uop.cast(dtype)
 
     def _node_of_array(self, data: Any, dtype: DType | None) -> UOp:
         """A numpy array or scalar, or anything that can become one. The elements are copied."""

@@ -32,6 +32,7 @@ from proofgrad.core.tensor.methods.elementwise.slopes import (
     slope_of_tanh,
     with_slope,
 )
+from proofgrad.core.tensor.methods.made_once import made_once
 
 _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
@@ -127,6 +128,7 @@ class Elementwise(Operators):
     # -- exponentials and logarithms --------------------------------------------------------------
 
     @in_float32_or_wider
+    @made_once
     def exp(self) -> Self:
         """e ** x, as 2 ** (x / ln 2) times 1 + what the rounding of x / ln 2 has lost."""
         power = self * _LOG2_E
@@ -140,6 +142,7 @@ class Elementwise(Operators):
         return ((power < 2048) & (power > -2048)).where(lost, 0)  # beyond, 2 ** power is 0 or inf
 
     @in_float32_or_wider
+    @made_once
     def expm1(self) -> Self:
         """e ** x - 1, with all its digits where x is small."""
         form = series.growth(self.dtype)
@@ -181,6 +184,7 @@ class Elementwise(Operators):
         return self.sqrt().reciprocal()
 
     @in_float32_or_wider
+    @made_once
     def log1p(self) -> Self:
         """log(1 + x), with all its digits where x is small."""
         whole = self + 1
@@ -234,6 +238,7 @@ class Elementwise(Operators):
         return is_odd.where(-tangent.reciprocal(), tangent)
 
     @in_float32_or_wider
+    @made_once
     def atan(self) -> Self:
         """The angle with this tangent: a polynomial of it, or of its reciprocal, whichever is small."""
         size = self._size()
@@ -249,6 +254,7 @@ class Elementwise(Operators):
         return with_slope(angle, self, slope_of_atan)
 
     @in_float32_or_wider
+    @made_once
     def asin(self) -> Self:
         """The angle with this sine; NaN outside of -1 .. 1."""
         half = self / (self._other_leg() + 1)
@@ -259,6 +265,7 @@ class Elementwise(Operators):
         return (-self).fma(self, 1.0).sqrt()
 
     @in_float32_or_wider
+    @made_once
     def acos(self) -> Self:
         """The angle with this cosine; NaN outside of -1 .. 1."""
         negative = self < 0
@@ -269,6 +276,7 @@ class Elementwise(Operators):
     # -- hyperbolas -------------------------------------------------------------------------------
 
     @in_float32_or_wider
+    @made_once
     def sinh(self) -> Self:
         """(e**x - e**-x) / 2."""
         small = self._within(1)
@@ -279,6 +287,7 @@ class Elementwise(Operators):
         return small.where(near, negative.where(-size, size))
 
     @in_float32_or_wider
+    @made_once
     def cosh(self) -> Self:
         """(e**x + e**-x) / 2; 1 + 2 sinh(x / 2)**2 where x is small, whose slope keeps its digits."""
         small = self._within(1)
@@ -287,12 +296,14 @@ class Elementwise(Operators):
         return small.where(half.fma(half * 2, 1.0), root * 0.5 * root + 0.5 / root / root)
 
     @in_float32_or_wider
+    @made_once
     def tanh(self) -> Self:
         """-g / (g + 2) with g = exp(-2 |x|) - 1, and the sign of x."""
         growth = (self._size(_TANH_IS_ONE_FROM) * -2)._growth()
         return with_slope(self._signed(growth / (growth + 2)), self, slope_of_tanh)
 
     @in_float32_or_wider
+    @made_once
     def asinh(self) -> Self:
         """log(x + sqrt(x**2 + 1)), with the sign of x."""
         negative = self < 0
@@ -305,6 +316,7 @@ class Elementwise(Operators):
         return self._with_sign_of_zero(negative.where(-angle, angle))
 
     @in_float32_or_wider
+    @made_once
     def acosh(self) -> Self:
         """log(x + sqrt(x**2 - 1)); NaN below 1, where the slope is that of the formula, as in torch."""
         negative = self < 0
@@ -316,11 +328,13 @@ class Elementwise(Operators):
         return negative.where(-angle, angle) + (self < 1).where(math.nan, 0)
 
     @in_float32_or_wider
+    @made_once
     def atanh(self) -> Self:
         """log((1 + x) / (1 - x)) / 2; NaN outside of -1 .. 1."""
         return self._with_sign_of_zero((self.log1p() - (-self).log1p()) * 0.5)
 
     @in_float32_or_wider
+    @made_once
     def erf(self) -> Self:
         """The error function, 1 - exp(log erfc(|x|)) with the sign of x; of float64 a series near 0."""
         if self.dtype is dtypes.float64:

@@ -97,7 +97,8 @@ class Selection(Reduction):
                 case _:
                     pending.append((axis, part))
                     axis += 1
-        return (self._with(self._uop) if result is self else result), pending
+        is_itself = result is self and not pending  # then it is another view of all
+        return (self._with(self._uop) if is_itself else result), pending
 
     def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
         """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""
@@ -256,16 +257,22 @@ class Selection(Reduction):
         """The elements at integer positions of several axes, broadcast together."""
         if not pending:
             return self
-        axes = [axis for axis, _ in pending]
-        together = broadcast_positions(pending)
-        first = axes[0] if are_adjacent(axes) else 0
-        source = self
-        if not are_adjacent(axes):
-            source = self.permute(axes + [k for k in range(self.ndim) if k not in axes])
+        broadcast_positions(pending)  # raises
         for axis, positions in pending:
             check_inside(positions, axis, self.shape, from_end=True)
+        parts = [self._with(positions._uop) for _, positions in pending]
+        return self._picked(*parts, axes=tuple([axis for axis, _ in pending]))
+
+    @made_once
+    def _picked(self, *parts: Self, axes: tuple[int, ...]) -> Self:
+        """The elements at these positions of the axes."""
+        order, first, source = list(axes), axes[0], self
+        if not are_adjacent(order):
+            first = 0
+            source = self.permute(order + [k for k in range(self.ndim) if k not in axes])
         sizes = [self.shape[axis] for axis in axes]
-        position = self._position_in_axes([part for _, part in pending], sizes, together)
+        together = broadcast_shapes("[]", *[part.shape for part in parts])
+        position = self._position_in_axes(parts, sizes, together)
         behind = source.shape[first + len(axes) :]
         flat = source.reshape((*source.shape[:first], prod(sizes), *behind))
         return take(flat, first, position)

@@ -29,12 +29,8 @@ from proofgrad.core.tensor.methods.linalg.fourier import (
     half_transform,
     real_type,
 )
-from proofgrad.core.tensor.methods.linalg.products import sum_by_letters, sum_of_products
-from proofgrad.core.tensor.methods.linalg.rounding import (
-    are_rounded,
-    rounded,
-    with_rounded_gradient,
-)
+from proofgrad.core.tensor.methods.linalg.products import product_of_matrices, sum_by_letters
+from proofgrad.core.tensor.methods.linalg.rounding import are_rounded
 from proofgrad.core.tensor.methods.linalg.solving import (
     FACTORED,
     SOLVED,
@@ -67,18 +63,9 @@ class LinearAlgebra(Indexing):
             )
         result = promote(self.dtype, w.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
-        x = self._in_type(wide)
-        y: Self = w._in_type(wide)
         is_rounded = min(self.ndim, w.ndim) > 1 and are_rounded(wide, self.dtype, w.dtype)
-        if is_rounded:
-            x, y = rounded(x), rounded(y)
-        if self.ndim > 1 and w.ndim > 1:
-            x = x.unsqueeze(-2)
-            y = y.transpose(-1, -2).unsqueeze(-3)
-        elif w.ndim > 1:
-            y = y.transpose(-1, -2)
-        total = sum_of_products(x, y, wide, (-1,))
-        return (with_rounded_gradient(total) if is_rounded else total)._in_type(result)
+        total = product_of_matrices(self._in_type(wide), w._in_type(wide), wide, is_rounded)
+        return total._in_type(result)
 
     def matmul(self, x: Operand, reverse: Flag = False, dtype: DType | str | None = None) -> Self:
         """`self @ x`, or `x @ self` with `reverse`; see dot."""

@@ -22,6 +22,7 @@ from proofgrad.core.tensor.methods.linalg.rounding import (
     rounded,
     with_rounded_gradient,
 )
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
 _T = TypeVar("_T", bound=Reduction)
@@ -31,6 +32,20 @@ def sum_of_products(x: _T, w: _T, dtype: DType, axes: tuple[int, ...]) -> _T:
     """(x * w) summed over the axes; bools are the any of ands."""
     broadcast_shapes("a product", x.shape, w.shape)
     return (x * w).any(axes) if dtype.is_bool else (x * w).sum(axes, dtype=dtype)
+
+
+@made_once
+def product_of_matrices(x: Any, w: Any, dtype: DType, is_rounded: bool) -> Any:
+    """The last axis of x with the last but one of w, both of this type; factors and gradient rounded or not."""
+    if is_rounded:
+        x, w = rounded(x), rounded(w)
+    if x.ndim > 1 and w.ndim > 1:
+        x = x.unsqueeze(-2)
+        w = w.transpose(-1, -2).unsqueeze(-3)
+    elif w.ndim > 1:
+        w = w.transpose(-1, -2)
+    total = sum_of_products(x, w, dtype, (-1,))
+    return with_rounded_gradient(total) if is_rounded else total
 
 
 def sum_by_letters(formula: str, operands: Sequence[Any], dtype: DType | str | None) -> Any:

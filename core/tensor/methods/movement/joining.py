@@ -26,11 +26,12 @@ from proofgrad.core.tensor.data.arguments import (
     takes_numbers,
 )
 from proofgrad.core.tensor.data.errors import ArgumentError, AxisError, DtypeError, ModeError
-from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.elementwise.operators import Operators
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.room import added_and_cut, padded
 from proofgrad.core.tensor.methods.movement.views import Views
 
@@ -66,7 +67,7 @@ class Movement(Views, Operators):
                     f"cannot cat {show(self.shape)} and {show(part.shape)} along axis {dim}, part"
                     f" number {number}: there must be axes, and all other sizes must be equal"
                 )
-        return self._joined_along([part._uop for part in parts], axis)._value()
+        return parts[0]._joined_along(*parts[1:], axis=axis)._value()
 
     def _parts(self, name: str, others: tuple[Any, ...]) -> list[Self]:
         """This Tensor and the others, of one type; `cat(a, [b, c])` is `cat(a, b, c)`."""
@@ -80,17 +81,22 @@ class Movement(Views, Operators):
         dtype = self.dtype
         for part in parts:
             dtype = promote(dtype, part.dtype)
-        return [part if part.dtype is dtype else part.cast(dtype) for part in parts]
+        return [part._in_type(dtype) for part in parts]
 
-    def _joined_along(self, parts: Sequence[UOp], axis: Whole) -> Self:
-        """The values of this type one after the other; many of them in groups, for at each element all of a group are asked."""
+    def _joined_along(self, *others: Self, axis: Whole) -> Self:
+        return self._joined(*others, axis=axis) if others else self
+
+    @made_once
+    def _joined(self, *others: Self, axis: Whole) -> Self:
+        """This and the others, of this type, one after the other; many of them in groups, for at each element all of a group are asked."""
+        parts: Sequence[UOp] = [part._uop for part in (self, *others)]
         joined = parts
         while len(joined) > MOST_BESIDE:
             groups = [joined[k : k + GROUP] for k in range(0, len(joined), GROUP)]
             joined = [self._in_places(x, axis)._uop if len(x) > 1 else x[0] for x in groups]
         result = self._in_places(joined, axis)
         sizes = tuple([part.shape[axis] for part in parts])
-        if not result.dtype.is_float or len(parts) < 2 or not is_plain(sizes):
+        if not result.dtype.is_float or not is_plain(sizes):
             return result
         mark = _slices(type(self), self.device, axis, sizes)  # type: ignore[arg-type]
         return self._with(UOp(Ops.DETACH, result.dtype, (result._uop, *parts), mark))
@@ -123,9 +129,8 @@ class Movement(Views, Operators):
                     f" part number {number}: the shapes must be equal"
                 )
         axis = resolve_axis(dim, self.ndim + 1)
-        shape = (*self.shape[:axis], 1, *self.shape[axis:])
-        placed = [reshape_node(part._uop, shape) for part in parts]
-        return parts[0]._joined_along(placed, axis)._value()
+        placed = [part.unsqueeze(axis) for part in parts]
+        return placed[0]._joined_along(*placed[1:], axis=axis)._value()
 
     def diag(self) -> Self:
         """A square matrix with this line on its diagonal.
@@ -171,7 +176,7 @@ class Movement(Views, Operators):
             if not (at_least(size, steps) and at_least(steps, 0)):
                 return self._rolled_round(axis, ahead, back)
             parts = [self._cut(axis, size - steps, size), self._cut(axis, 0, size - steps)]
-            return self._joined_along([part._uop for part in parts], axis)
+            return parts[0]._joined_along(parts[1], axis=axis)
         return self
 
     def _rolled_round(self, axis: Whole, ahead: Any, back: Any) -> Self:
@@ -273,8 +278,7 @@ class Movement(Views, Operators):
             raise ShapeError(f"pad {mode!r} of {show(self.shape)}: axis {axis} has no elements")
         parts = [self._frame(axis, mode, front, True), self, self._frame(axis, mode, back, False)]
         kept = [part for part in parts if part is self or part.shape[axis] != 0]
-        nodes = [part._uop for part in kept]
-        whole = self._joined_along(nodes, axis) if len(kept) > 1 else self
+        whole = kept[0]._joined_along(*kept[1:], axis=axis)
         return whole._cut(axis, cut_front, whole.shape[axis] - cut_back)
 
     def _frame(self, axis: Whole, mode: str, count: Whole, in_front: bool) -> Self:

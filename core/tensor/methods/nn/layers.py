@@ -26,6 +26,7 @@ from proofgrad.core.tensor.methods.elementwise.slopes import (
     with_slope,
 )
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.nn.modes import note_mode
 
 _GELU_SLOPE = math.sqrt(8 / math.pi)
@@ -48,6 +49,7 @@ class Layers(LinearAlgebra, Creation):
 
     __slots__ = ()
 
+    @made_once
     def relu(self) -> Self:
         """0 where x <= 0: NaN stays NaN, and the gradient at 0 is 0."""
         return (self <= 0).where(0, self)
@@ -61,23 +63,27 @@ class Layers(LinearAlgebra, Creation):
         return (self < 0).where(self * neg_slope, self)
 
     @in_float32_or_wider
+    @made_once
     def elu(self, alpha: Real = 1.0) -> Self:
         """x, or alpha (e**x - 1) where x < 0."""
         positive = self > 0
         return positive.where(self, positive.where(0, self).expm1() * alpha)
 
     @in_float32_or_wider
+    @made_once
     def celu(self, alpha: Real = 1.0) -> Self:
         """x, or alpha (e**(x / alpha) - 1) where x < 0."""
         positive = self > 0
         return positive.where(self, (positive.where(0, self) / alpha).expm1() * alpha)
 
     @in_float32_or_wider
+    @made_once
     def selu(self, alpha: Real = 1.67326, gamma: Real = 1.0507) -> Self:
         """gamma x, or gamma alpha (e**x - 1) where x < 0."""
         return self.elu(alpha) * gamma
 
     @in_float32_or_wider
+    @made_once
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-x)), by an exponential that never overflows."""
         negative = self < 0
@@ -85,6 +91,7 @@ class Layers(LinearAlgebra, Creation):
         return with_slope(negative.where(small, 1) / (small + 1), self, slope_of_sigmoid)
 
     @in_float32_or_wider
+    @made_once
     def softplus(self, beta: Real = 1.0) -> Self:
         """log(1 + exp(beta x)) / beta, by an exponential that never overflows."""
         x = self if beta == 1 else self * beta
@@ -94,11 +101,13 @@ class Layers(LinearAlgebra, Creation):
         return result if beta == 1 else result / beta
 
     @in_float32_or_wider
+    @made_once
     def logsigmoid(self) -> Self:
         """log(sigmoid(x))."""
         return -(-self).softplus()
 
     @in_float32_or_wider
+    @made_once
     def silu(self) -> Self:
         """x sigmoid(x)."""
         return self * self.sigmoid()
@@ -108,6 +117,7 @@ class Layers(LinearAlgebra, Creation):
         return self.silu()
 
     @in_float32_or_wider
+    @made_once
     def gelu(self, approximate: str = "tanh") -> Self:
         """x times the chance that a normal number is below x.
 
@@ -133,11 +143,13 @@ class Layers(LinearAlgebra, Creation):
         return with_slope(value, self, slope_of_normal_gelu)
 
     @in_float32_or_wider
+    @made_once
     def quick_gelu(self) -> Self:
         """x sigmoid(1.702 x)."""
         return self * (self * 1.702).sigmoid()
 
     @in_float32_or_wider
+    @made_once
     def mish(self) -> Self:
         """x tanh(softplus(x)), where tanh(softplus(x)) is n / (n + 2) with n = e (e + 2), e = exp(x)."""
         x = self.minimum(_MISH_ENDS)
@@ -146,6 +158,7 @@ class Layers(LinearAlgebra, Creation):
         return self * with_slope(rest / (rest + 2), x, slope_of_mish_share)
 
     @in_float32_or_wider
+    @made_once
     def softsign(self) -> Self:
         """x / (1 + |x|); 1 - 1 / (1 + x) where x is large, whose slope keeps its digits."""
         negative = self < 0
@@ -154,16 +167,19 @@ class Layers(LinearAlgebra, Creation):
         return self._within(1).where(self / whole, negative.where(-far, far))
 
     @in_float32_or_wider
+    @made_once
     def hardsigmoid(self, alpha: Real = 1 / 6, beta: Real = 0.5) -> Self:
         """alpha x + beta, not below 0, not above 1."""
         return (self * alpha + beta).hardtanh(0, 1)
 
     @in_float32_or_wider
+    @made_once
     def hardswish(self) -> Self:
         """x relu6(x + 3) / 6."""
         share = (self <= -3).where(0, (self >= 3).where(6, self + 3))
         return self * (share / 6)
 
+    @made_once
     def hardtanh(self, min_val: Real = -1, max_val: Real = 1) -> Self:
         """Not below `min_val`, not above `max_val`; at and beyond them the slope is 0, as in torch."""
         return (self <= min_val).where(min_val, (self >= max_val).where(max_val, self))

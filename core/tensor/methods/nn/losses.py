@@ -59,7 +59,7 @@ class Losses(Layers):
     ) -> Self:
         """Cross-entropy of scores (.., classes) with integer labels; `ignore_index` counts not."""
         Y = self._given("the target of sparse_categorical_crossentropy", Y)
-        hits, scores = self._hits(Y, ignore_index), self._wide_log_softmax(-1)
+        hits, scores = self._hits(Y, ignore_index), self._wide()._log_shares(-1)
         _check_smoothing(label_smoothing)
         can_occur = _holds(Y, ignore_index)
         counted = Y.ne(ignore_index) if can_occur else Y.ones_like(dtype=dtypes.bool)
@@ -81,7 +81,7 @@ class Losses(Layers):
         _check_smoothing(label_smoothing)
         if Y.ndim == self.ndim and Y.shape != self.shape:
             raise ShapeError(f"cross_entropy of {show(self.shape)} with {show(Y.shape)}")
-        scores, kind = self._wide_log_softmax(axis), least_float(self.dtype)
+        scores, kind = self._wide()._log_shares(axis), least_float(self.dtype)
         if Y.ndim == self.ndim:
             target = Y.cast(scores.dtype)
         else:

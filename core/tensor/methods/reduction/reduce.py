@@ -36,6 +36,7 @@ from proofgrad.core.tensor.data.promotion import (
     sum_dtype,
 )
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.methods.reduction.scan import (
     LOG_SUM_EXP,
@@ -124,7 +125,11 @@ class Reduction(Movement, Elementwise):
         return self._wide_mean(axis, keepdim)._in_type(least_float(self.dtype))
 
     def _wide_mean(self, axis: Axes, keepdim: Flag) -> Self:
-        return self._wide()._reduce(Ops.ADD, axis, keepdim) / self._count(axis)
+        return self._wide()._average(resolve_axes(axis, self.ndim), keepdim)
+
+    @made_once
+    def _average(self, axes: tuple[int, ...], keepdim: Flag) -> Self:
+        return self._reduce(Ops.ADD, axes, keepdim) / self._count(axes)
 
     @takes_axis
     def var(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
@@ -132,9 +137,13 @@ class Reduction(Movement, Elementwise):
         return self._wide_variance(axis, keepdim, correction)._in_type(least_float(self.dtype))
 
     def _wide_variance(self, axis: Axes, keepdim: Flag, correction: Whole) -> Self:
-        deviation = self._wide() - self._wide_mean(axis, keepdim=True)
-        total = deviation.square()._reduce(Ops.ADD, axis, keepdim)
-        count = self._count(axis) - correction
+        return self._wide()._mean_square(resolve_axes(axis, self.ndim), keepdim, correction)
+
+    @made_once
+    def _mean_square(self, axes: tuple[int, ...], keepdim: Flag, correction: Whole) -> Self:
+        deviation = self - self._average(axes, True)
+        total = deviation.square()._reduce(Ops.ADD, axes, keepdim)
+        count = self._count(axes) - correction
         if isinstance(count, int):
             return total / max(0, count)
         return total / type(self)(count, self.device).maximum(0)
@@ -185,6 +194,7 @@ class Reduction(Movement, Elementwise):
         power = 2.0 if isinstance(p, str) else p
         return self._wide()._norm(power, dim, keepdim)._in_type(least_float(self.dtype))
 
+    @made_once
     def _norm(self, p: Real, dim: Axes, keepdim: Flag) -> Self:
         match p:
             case 0:
@@ -220,6 +230,7 @@ class Reduction(Movement, Elementwise):
             return self.flatten()._where_first(0, False)
         return self._where_first(position, keepdim)
 
+    @made_once
     def _where_first(self, position: Whole, keepdim: Flag) -> Self:
         size = self.shape[position]
         hits = self == self.max(position, keepdim=True)
@@ -242,9 +253,12 @@ class Reduction(Movement, Elementwise):
         resolve_axes(axis, self.ndim)
         if not x.numel():  # over no elements there is no largest one, and nothing to give
             return x._value()
-        wide = x._wide()
-        powers = (wide - wide.max(axis, keepdim=True).detach()).exp()
-        return (powers * powers.sum(axis, keepdim=True).reciprocal())._in_type(x.dtype)
+        return x._wide()._shares(axis)._in_type(x.dtype)
+
+    @made_once
+    def _shares(self, axis: Whole) -> Self:
+        powers = (self - self.max(axis, keepdim=True).detach()).exp()
+        return powers * powers.sum(axis, keepdim=True).reciprocal()
 
     def softmin(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """softmax of -x."""
@@ -257,11 +271,11 @@ class Reduction(Movement, Elementwise):
         resolve_axes(axis, self.ndim)
         if not x.numel():
             return x._value()
-        return x._wide_log_softmax(axis)._in_type(x.dtype)
+        return x._wide()._log_shares(axis)._in_type(x.dtype)
 
-    def _wide_log_softmax(self, axis: Whole) -> Self:
-        x = self._wide()
-        shifted = x - x.max(axis, keepdim=True).detach()
+    @made_once
+    def _log_shares(self, axis: Whole) -> Self:
+        shifted = self - self.max(axis, keepdim=True).detach()
         return shifted - shifted.exp().sum(axis, keepdim=True).log()
 
     @takes_axis
@@ -281,9 +295,14 @@ class Reduction(Movement, Elementwise):
 
     def layernorm(self, axis: Axes = -1, eps: Real = 1e-5) -> Self:
         """Mean 0 and variance 1 over the axes (population variance)."""
-        centered = self._wide() - self._wide_mean(axis, keepdim=True)
-        variance = centered.square()._wide_mean(axis, keepdim=True)
-        return (centered * (variance + eps).rsqrt())._in_type(least_float(self.dtype))
+        found = self._wide()._standardized(resolve_axes(axis, self.ndim), eps)
+        return found._in_type(least_float(self.dtype))
+
+    @made_once
+    def _standardized(self, axes: tuple[int, ...], eps: Real) -> Self:
+        centered = self - self._average(axes, True)
+        variance = centered.square()._average(axes, True)
+        return centered * (variance + eps).rsqrt()
 
     def batchnorm(
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
