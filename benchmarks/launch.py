@@ -68,7 +68,11 @@ def main() -> None:
     rows: list[Row] = [
         ("eager x + 1 beside a parameter", 15, lambda: (x + 1).realize()),
         ("eager x * a parameter", 30, lambda: (x * factor).realize()),
-        ("eager x @ x", 75, lambda: (x @ x).realize()),
+        ("eager x @ x", 35, lambda: (x @ x).realize()),
+        ("eager x.exp()", 20, lambda: x.exp().realize()),
+        ("eager x.softmax()", 30, lambda: x.softmax().realize()),
+        ("eager x.cat(x)", 50, lambda: x.cat(x).realize()),
+        ("eager weight[index]", 75, lambda: weight[index].realize()),
         ("eager x[3].numpy()", 35, lambda: x[3].numpy()),
         ("eager x[3] + 1", 60, lambda: (x[3] + 1).realize()),
         ("jitted ((x + 1) * 2).relu()", 5, jitted(lambda x: ((x + 1) * 2).relu(), x)),

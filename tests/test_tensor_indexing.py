@@ -14,6 +14,7 @@ from tensors import assert_close, assert_same, machine, numbers
 from ways_of_positions import set_way
 
 from proofgrad import Context, DtypeError, GlobalCounters, ShapeError, Tensor, TinyJit, dtypes, nn
+from proofgrad.core.ir.ops import Ops
 
 __all__ = ["machine"]
 
@@ -446,3 +447,32 @@ def test_work_of_a_gradient_of_scatter_reduce_is_linear(reduce: str) -> None:
     assert source.grad is not None
     source.grad.realize()
     assert GlobalCounters.global_ops < 1000 * n
+
+
+def test_ints_and_slices_are_one_cut_and_one_reshape() -> None:
+    x = Tensor(np.arange(120, dtype=np.float32).reshape(4, 5, 6)).realize()
+    for index in ((1, slice(2, 4)), (1, 2, 3), (None, 1, slice(None), 2), (slice(1, 3), -1, None)):
+        view = x[index]
+        ops = [node.op for node in view._uop.toposort() if node not in x._uop.toposort()]
+        assert ops in ([Ops.SHRINK, Ops.RESHAPE], [Ops.SHRINK])  # where it has the shape already
+        np.testing.assert_array_equal(view.numpy(), x.numpy()[index])
+        changed = x.numpy()
+        changed[index] = 7
+        y = x.clone().realize()
+        y[index] = 7
+        np.testing.assert_array_equal(y.numpy(), changed)
+
+
+def test_steps_and_ints_of_one_index_are_those_of_numpy() -> None:
+    data = np.arange(120, dtype=np.int32).reshape(4, 5, 6)
+    x = Tensor(data).realize()
+    for index in (
+        (1, slice(None, None, -2)),
+        (slice(None, None, 3), 2, slice(5, 0, -1)),
+        (slice(3, 0, -1), None, -1, slice(1, None, 2)),
+        (slice(2, 2), 0),
+        (0, slice(9, 2), ..., None),
+    ):
+        np.testing.assert_array_equal(x[index].numpy(), data[index])
+    with pytest.raises(IndexError, match=r"index 5 is out of range for axis 1 of \(4, 5, 6\)"):
+        x[0, 5]

@@ -5,6 +5,8 @@ Owns: the numbers, what nodes have been computed to. Does not own: memory, runni
 
 from __future__ import annotations
 
+import functools
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -214,12 +216,21 @@ def line_of_memory(node: UOp) -> tuple[UOp, int] | None:
 
 def _begin_of_line(cut: UOp) -> int | None:
     """Where in its source a SHRINK begins, if its elements follow each other there."""
-    shape, count = cut.src[0].shape, elements(cut.shape)
-    if not count or not is_plain(shape) or not is_plain(cut.shape) or names_variables(cut.arg):
+    shape = cut.src[0].shape
+    if not is_plain(shape) or not is_plain(cut.shape) or names_variables(cut.arg):
         return None
+    return _begin_of_elements(shape, cut.arg)
+
+
+@functools.lru_cache(maxsize=4096)
+def _begin_of_elements(shape: Shape, cuts: tuple[tuple[int, int], ...]) -> int | None:
+    """Where in an array the elements of a part of it begin, if they follow each other."""
     first = last = 0
-    for (begin, end), size in zip(cut.arg, shape):
+    for (begin, end), size in zip(cuts, shape):
+        if begin == end:
+            return None
         first, last = first * size + begin, last * size + end - 1
+    count = prod([end - begin for begin, end in cuts])
     return first if last - first + 1 == count else None  # else others lie between
 
 

@@ -170,6 +170,8 @@ def has_memory(uop: UOp, handle: Any) -> bool:
 def memory_of(buffer: UOp | None) -> Any:
     """The memory behind a BUFFER, or a part of one, a handle of the backend of its device."""
     assert buffer is not None
+    if buffer.op is BUFFER:
+        return _MEMORY.data[ref(buffer)]  # type: ignore[attr-defined]
     if buffer.op is Ops.SHRINK:
         begin = first_element(buffer) * buffer.dtype.itemsize
         whole = _MEMORY[buffer.src[0]]

@@ -83,7 +83,8 @@ class Operands(TensorBase):
         node = self._uop
         if isinstance(other, (bool, int, float)):
             dtype = computed_dtype(promote_scalar(node.dtype, other))
-            return node.cast(dtype), constant_node(other, dtype, node.shape)
+            node = node if node.dtype is dtype else node.cast(dtype)
+            return node, constant_node(other, dtype, node.shape)
         if not isinstance(other, TensorBase):
             other = self._as_tensor(other)
         if other.device != self.device:
@@ -120,7 +121,9 @@ class Operands(TensorBase):
         src = (b, a) if swap else (a, b)
         if op in COMPARE:
             return self._with(UOp(op, dtypes.bool, src))
-        return self._rounded(UOp(op, dtype, src), other)
+        node = UOp(op, dtype, src)
+        # What has the type of this Tensor is in one that is computed with.
+        return self._with(node) if dtype is self._uop.dtype else self._rounded(node, other)
 
     def _decided(self, name: str, number: Whole) -> Self | None:
         """What a comparison with a number gives that this type of integers does not hold; None if it holds it."""

@@ -29,7 +29,7 @@ def check_inside(positions: TensorBase, axis: int, shape: Shape, from_end: bool)
     """
     if not has_values(shape[axis]):
         return
-    size = sizes().value_of(shape[axis])
+    size = shape[axis] if isinstance(shape[axis], int) else sizes().value_of(shape[axis])
     for position in _values_at_hand(positions):
         if not (-size if from_end else 0) <= position < size:
             raise PositionError(

@@ -41,6 +41,7 @@ from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, de
 from proofgrad.core.tensor.methods.indexing.bounds import check_inside
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
 from proofgrad.core.tensor.methods.made_once import made_once
+from proofgrad.core.tensor.methods.movement.room import shrunk
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
@@ -77,35 +78,57 @@ class Selection(Reduction):
 
     def _view_and_positions(self, index: Any) -> tuple[Self, list[tuple[int, Self]]]:
         """What the ints, slices and None of an index show, and the Tensors for axes of that."""
-        parts = self._full_index(index_parts(index))
-        result, axis = self, 0
+        cuts: list[Any] = []  # of each axis of this Tensor
+        strides: list[tuple[int, Any]] = []  # of axes that are not read one after the other
+        kept: list[int | None] = []  # the axes of this Tensor that the view has; None: a new one
         pending: list[tuple[int, Self]] = []
-        for part in parts:
+        for part in self._full_index(index_parts(index)):
+            axis = len(cuts)
             match part:
                 case None:
-                    result, axis = result.unsqueeze(axis), axis + 1
-                case slice(start=None, stop=None, step=None):
-                    axis += 1
+                    kept.append(None)
+                    continue
                 case slice():
-                    result, axis = result._slice(axis, part), axis + 1
+                    begin, end, step = self._bounds(axis, part)
+                    if step != 1:
+                        strides.append((axis, step))
                 case int() | UOp():
-                    result = result._pick(axis, part)
+                    begin = self._begin(axis, part)
+                    cuts.append((begin, normal_size(begin + 1)))
+                    continue
                 case _Numbers(values, positions):
-                    _check_positions(values, axis, result.shape)
-                    pending.append((axis, positions))
-                    axis += 1
+                    _check_positions(values, axis, self.shape)
+                    begin, end = 0, self.shape[axis]
+                    pending.append((len(kept), positions))
                 case _:
-                    pending.append((axis, part))
-                    axis += 1
-        is_itself = result is self and not pending  # then it is another view of all
-        return (self._with(self._uop) if is_itself else result), pending
+                    begin, end = 0, self.shape[axis]
+                    pending.append((len(kept), part))
+            cuts.append((begin, end))
+            kept.append(axis)
+        return self._viewed(cuts, strides, kept), pending
+
+    def _viewed(
+        self, cuts: list[Any], strides: list[tuple[int, Any]], kept: list[int | None]
+    ) -> Self:
+        """A cut of each axis, some of them read in steps or from their end; then the axes that are kept, None for a new one."""
+        node, result = shrunk(self._uop, cuts), self
+        if strides:
+            result = self._with(node)
+            for axis, step in strides:
+                result = result.flip(axis) if step < 0 else result
+                result = result._every(axis, abs(step)) if abs(step) > 1 else result
+            node = result._uop
+        sizes = node.shape
+        return result._with(reshape_node(node, tuple([1 if k is None else sizes[k] for k in kept])))
 
     def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
         """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""
         checked: list[Any] = []
+        used = 0
         for part in parts:
-            checked += self._index_part(part, self._axes_used(checked))
-        used = self._axes_used(checked)
+            found = self._index_part(part, used)
+            used += 0 if part is None or part is Ellipsis else len(found)
+            checked += found
         if used > self.ndim:
             raise IndexError(f"{used} indices for {self.ndim} axes {show(self.shape)}")
         positions = [k for k, part in enumerate(checked) if part is Ellipsis]
@@ -114,10 +137,6 @@ class Selection(Reduction):
         position = positions[0] if positions else len(checked)
         fill = [slice(None)] * (self.ndim - used)
         return checked[:position] + fill + checked[position + 1 :]
-
-    @staticmethod
-    def _axes_used(parts: Sequence[Any]) -> Whole:
-        return sum(1 for part in parts if part is not None and part is not Ellipsis)
 
     def _index_part(self, part: Any, axis: Whole) -> list[Any]:
         """One part, checked; a mask becomes a line of positions for each of its axes."""
@@ -194,8 +213,8 @@ class Selection(Reduction):
         whole = [self if step == 1 else self // step for step in steps]
         return whole[:1] + [part % max(1, size) for part, size in zip(whole[1:], shape[1:])]
 
-    def _pick(self, axis: Whole, position: Any) -> Self:
-        """One position of an axis, without the axis. Raises: IndexError."""
+    def _begin(self, axis: Whole, position: Any) -> Any:
+        """A position of an axis, from its begin. Raises: IndexError."""
         size = self.shape[axis]
         begin = position if at_least_now(position, 0) else position + size
         if not (at_least_now(begin, 0) and at_least_now(size, begin + 1)):
@@ -203,45 +222,25 @@ class Selection(Reduction):
             raise PositionError(
                 f"index {shown} is out of range for axis {axis} of {show(self.shape)}"
             )
-        one = self._cut(axis, begin, begin + 1)
-        return one._with(reshape_node(one._uop, self.shape[:axis] + self.shape[axis + 1 :]))
+        return normal_size(begin)
 
-    def _slice(self, axis: Whole, part: slice) -> Self:
-        """begin:end:step of one axis; a negative step reverses."""
-        if any(isinstance(bound, UOp) for bound in (part.start, part.stop, self.shape[axis])):
-            return self._slice_of_variables(axis, part)
+    def _bounds(self, axis: Whole, part: slice) -> tuple[Any, Any, Any]:
+        """begin:end:step of one axis as what is cut out, and how that is read; a negative step reverses."""
+        size = self.shape[axis]
+        if part.start is None and part.stop is None and part.step is None:
+            return 0, size, 1
+        if any(isinstance(bound, UOp) for bound in (part.start, part.stop, size)):
+            return _bounds_of_variables(size, part)
         for bound in (part.start, part.stop, part.step):
             if bound is not None and not hasattr(bound, "__index__"):
                 raise IndexTypeError(f"the bounds of a slice are ints, not {describe(bound)}")
         if part.step == 0:
             raise IndexTypeError("the step of a slice cannot be 0")
-        positions = range(self.shape[axis])[part]
+        positions = range(size)[part]
         if not positions:
-            return self._cut(axis, 0, 0)
+            return 0, 0, 1
         forward = positions if positions.step > 0 else positions[::-1]
-        result = self._cut(axis, forward[0], forward[-1] + 1)
-        if positions.step < 0:
-            result = result.flip(axis)
-        return result._every(axis, abs(positions.step)) if abs(positions.step) > 1 else result
-
-    def _slice_of_variables(self, axis: Whole, part: slice) -> Self:
-        """begin:end:step where a variable is a bound or the size: bounds are not clipped to the axis."""
-        size, step = self.shape[axis], 1 if part.step is None else part.step
-        if not isinstance(step, int) or not step:
-            raise IndexTypeError(
-                f"the step of a slice is an int that is not 0, not {describe(step)}"
-            )
-        last = size - 1
-        first = (0 if step > 0 else last) if part.start is None else _from_begin(part.start, size)
-        if part.stop is None:
-            begin, end = (first, size) if step > 0 else (0, first + 1)
-        else:
-            stop = _from_begin(part.stop, size)
-            begin, end = (first, stop) if step > 0 else (stop + 1, first + 1)
-        result = self._cut(axis, begin, end)
-        if step < 0:
-            result = result.flip(axis)
-        return result._every(axis, abs(step)) if abs(step) > 1 else result
+        return forward[0], forward[-1] + 1, positions.step
 
     def _every(self, axis: Whole, step: Whole) -> Self:
         """Elements 0, step, 2 step, ... of one axis."""
@@ -360,6 +359,21 @@ def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:
 def are_adjacent(axes: Sequence[int]) -> bool:
     """Do no other axes lie between? Then the picked elements stand there, else in front."""
     return list(axes) == list(range(axes[0], axes[0] + len(axes)))
+
+
+def _bounds_of_variables(size: Any, part: slice) -> tuple[Any, Any, Any]:
+    """begin:end:step where a variable is a bound or the size: bounds are not clipped to the axis."""
+    step = 1 if part.step is None else part.step
+    if not isinstance(step, int) or not step:
+        raise IndexTypeError(f"the step of a slice is an int that is not 0, not {describe(step)}")
+    last = size - 1
+    first = (0 if step > 0 else last) if part.start is None else _from_begin(part.start, size)
+    if part.stop is None:
+        begin, end = (first, size) if step > 0 else (0, first + 1)
+    else:
+        stop = _from_begin(part.stop, size)
+        begin, end = (first, stop) if step > 0 else (stop + 1, first + 1)
+    return normal_size(begin), normal_size(end), step
 
 
 def _from_begin(bound: Any, size: Any) -> Any:

@@ -53,17 +53,18 @@ class LinearAlgebra(Indexing):
         if not isinstance(w, LinearAlgebra):
             w = self._as_tensor(w)
         check_same_device("@", self, w)
-        if not self.ndim or not w.ndim:
-            raise ShapeError(f"@ needs 1 axis or more: {show(self.shape)} @ {show(w.shape)}")
-        inner = -2 if w.ndim > 1 else -1
-        if self.shape[-1] != w.shape[inner]:
+        own, other = self.shape, w.shape
+        if not own or not other:
+            raise ShapeError(f"@ needs 1 axis or more: {show(own)} @ {show(other)}")
+        inner = -2 if len(other) > 1 else -1
+        if own[-1] != other[inner]:
             raise ShapeError(
-                f"cannot multiply {show(self.shape)} @ {show(w.shape)}: axis -1 of the first"
-                f" has {self.shape[-1]} elements, axis {inner} of the second {w.shape[inner]}"
+                f"cannot multiply {show(own)} @ {show(other)}: axis -1 of the first"
+                f" has {own[-1]} elements, axis {inner} of the second {other[inner]}"
             )
         result = promote(self.dtype, w.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
-        is_rounded = min(self.ndim, w.ndim) > 1 and are_rounded(wide, self.dtype, w.dtype)
+        is_rounded = min(len(own), len(other)) > 1 and are_rounded(wide, self.dtype, w.dtype)
         total = product_of_matrices(self._in_type(wide), w._in_type(wide), wide, is_rounded)
         return total._in_type(result)
 
