@@ -65,7 +65,7 @@ class LinearAlgebra(Indexing):
         result = promote(self.dtype, w.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
         is_rounded = min(len(own), len(other)) > 1 and are_rounded(wide, self.dtype, w.dtype)
-        total = product_of_matrices(self._in_type(wide), w._in_type(wide), wide, is_rounded)
+        total: Self = product_of_matrices(self._in_type(wide), w._in_type(wide), wide, is_rounded)
         return total._in_type(result)
 
     def matmul(self, x: Operand, reverse: Flag = False, dtype: DType | str | None = None) -> Self:
