@@ -194,6 +194,8 @@ OF_ELEMENTS = [
     "std",
     "norm",
     "argmax",
+    "logsumexp",
+    "round",
 ]
 OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "@": lambda x, y: x @ y.T,
@@ -201,6 +203,11 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cat": lambda x, y: x.cat(y, x, dim=1),
     "stack": lambda x, y: x.stack(y),
     "roll": lambda x, y: (x + y).roll(2, 0),
+    "//": lambda x, y: x // y,
+    "%": lambda x, y: x % 0.75,
+    "einsum": lambda x, y: Tensor.einsum("ij,kj->ik", x, y),
+    "conv2d": lambda x, y: x[None, None].conv2d(y[None, None, :2, :1], stride=2, padding=1),
+    "gather": lambda x, y: x.gather(0, (y * 0).int()),
     "[]": lambda x, y: x[:, (y[0] * 0).int()],
     "[] of two": lambda x, y: x[(y[0] > 0).int(), (y[1] * 0).int()],
 }

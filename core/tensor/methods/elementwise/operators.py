@@ -19,6 +19,7 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, c
 from proofgrad.core.tensor.data.promotion import least_float, promote, promote_scalar, scalar_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
 from proofgrad.core.tensor.methods.elementwise.operands import Operands
+from proofgrad.core.tensor.methods.made_once import made_once
 
 
 class Operators(Operands):
@@ -82,7 +83,7 @@ class Operators(Operands):
         a, b = self._pair("//", x)
         if a.dtype.is_float:
             first, second = (b, a) if reverse else (a, b)
-            found = self._with(first)._float_division(self._with(second))[0]
+            found = self._with(first)._float_quotient(self._with(second))
             return self._rounded(found._uop, x)
         return self._binary(Ops.FLOORDIV, "//", x, swap=reverse)
 
@@ -92,12 +93,20 @@ class Operators(Operands):
         if not a.dtype.is_float:
             return self._binary(Ops.MOD, "%", x, swap=reverse)
         first, second = (b, a) if reverse else (a, b)
-        return self._rounded(self._with(first)._float_division(self._with(second))[1]._uop, x)
+        return self._rounded(self._with(first)._float_remainder(self._with(second))._uop, x)
 
     def fmod(self, x: Operand) -> Self:
         """The remainder with the sign of the dividend, as in C: exact. Integers by 0 give 0."""
         a, _ = self._pair("fmod", x)
         return self._binary(Ops.FMOD if a.dtype.is_float else Ops.TRUNCMOD, "fmod", x)
+
+    @made_once
+    def _float_quotient(self, divisor: Self) -> Self:
+        return self._float_division(divisor)[0]
+
+    @made_once
+    def _float_remainder(self, divisor: Self) -> Self:
+        return self._float_division(divisor)[1]
 
     def _float_division(self, divisor: Self) -> tuple[Self, Self]:
         """Quotient and remainder of floats as numpy has them, step by step (npy_divmod)."""
@@ -433,9 +442,11 @@ class Operators(Operands):
 
     def round(self) -> Self:
         """To the nearest integer; halves to the even one, as numpy does."""
+        return self._rounded_to_even() if self.is_floating_point() else self._value()
+
+    @made_once
+    def _rounded_to_even(self) -> Self:
         whole = self.trunc()
-        if not self.is_floating_point():
-            return whole
         rest = (self - whole).abs()
         odd = (whole * 0.5).trunc() * 2 != whole
         away = (rest > 0.5) | (rest.eq(0.5) & odd)

@@ -72,7 +72,7 @@ class Scatter(Selection):
         if not hits.shape[-1]:
             return self._value()
         last = last_true(hits)
-        found = take_along(values, axis, last._axis_from_last(axis))
+        found = take_along(values, last._axis_from_last(axis), axis)
         return (last >= 0)._axis_from_last(axis).where(found, self)
 
     def _check_scatter(self, axis: Whole, index: Self, src: Self) -> None:

@@ -307,7 +307,7 @@ class Selection(Reduction):
         axis, index = resolve_axis(dim, self.ndim), self._given("index", index)
         self._check_index("gather", axis, index)
         cuts = [None if k == axis else (0, n) for k, n in enumerate(index.shape)]
-        return take_along(self.shrink(cuts), axis, index)
+        return take_along(self.shrink(cuts), index, axis)
 
     def _check_index(self, name: str, axis: Whole, index: TensorBase) -> None:
         check_same_device(name, self, index)

@@ -58,7 +58,7 @@ class Sorting(Reduction):
             return self._value(), positions
         axis = resolve_axis(dim, self.ndim)
         if self.dtype.is_bool or self.dtype.is_code or self._is_ranked(self.shape[axis]):
-            return take_along(self, axis, positions), positions
+            return take_along(self, positions, axis), positions
         return self._values_by_network(axis, descending), positions
 
     @takes_dim
@@ -109,7 +109,7 @@ class Sorting(Reduction):
             positions = _first_by_network(self.detach(), axis, int(k), bool(largest))
         else:
             positions = self.argsort(axis, descending=largest)._cut(axis, 0, k)
-        return take_along(self, axis, positions), positions
+        return take_along(self, positions, axis), positions
 
     def _is_searched(self, k: Whole, axis: int) -> bool:
         """Whether a variable says how long the axis is, and the first k are few of it."""
@@ -151,7 +151,7 @@ class Sorting(Reduction):
         firsts = beyond.where(dtypes.max(keys.dtype), keys).min(-1).contiguous()
         chosen = firsts._first_positions(k, False).contiguous()
         positions = (chosen.unsqueeze(-1) * GROUP + self._iota(GROUP)).reshape((rows, -1))
-        found = take_along(self, 1, positions).contiguous()._keys(descending)
+        found = take_along(self, positions, 1).contiguous()._keys(descending)
         keys = (positions < size).where(found, dtypes.max(found.dtype))
         return self._least_positions(keys, positions, k, descending)
 
@@ -217,8 +217,8 @@ class Sorting(Reduction):
             return rows._positions_of_pairs().reshape(self.shape)
         upper = dtypes.uint32 if self.dtype.is_unsigned else dtypes.int32
         first = (rows & 0xFFFFFFFF).cast(dtypes.uint32)._positions_of_pairs().contiguous()
-        then = take_along((rows >> 32).cast(upper), 1, first).contiguous()._positions_of_pairs()
-        return take_along(first, 1, then.contiguous()).reshape(self.shape)
+        then = take_along((rows >> 32).cast(upper), first, 1).contiguous()._positions_of_pairs()
+        return take_along(first, then.contiguous(), 1).reshape(self.shape)
 
     def _positions_of_pairs(self) -> Self:
         """argsort of the rows of a matrix of integers of 32 bits or fewer."""

@@ -16,6 +16,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
@@ -37,7 +38,8 @@ def take(x: _T, axis: int, positions: TensorBase) -> _T:
     return one_of(source, chosen, len(before) + positions.ndim)
 
 
-def take_along(x: _T, axis: int, positions: TensorBase) -> _T:
+@made_once
+def take_along(x: _T, positions: TensorBase, axis: int) -> _T:
     """Element [.., positions[.., i, ..], ..]: both have the same axes beside `axis`."""
     wanted = x._with(positions._uop)._axis_last(axis).unsqueeze(-1)
     chosen = is_position(wanted, -1, x.shape[axis])

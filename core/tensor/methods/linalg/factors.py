@@ -100,7 +100,7 @@ def _orthogonal_columns(square: _T) -> tuple[_T, _T]:
 
 def _in_order(x: _T, order: _T) -> _T:
     """The columns in an order that each matrix has for itself."""
-    return take_along(x, x.ndim - 1, order.unsqueeze(-2).expand(x.shape))
+    return take_along(x, order.unsqueeze(-2).expand(x.shape), x.ndim - 1)
 
 
 def _rotated(x: _T, rows: Whole) -> _T:

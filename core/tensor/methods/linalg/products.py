@@ -58,14 +58,26 @@ def sum_by_letters(formula: str, operands: Sequence[Any], dtype: DType | str | N
     result = result if dtype is None else as_dtype(dtype)
     wide = accumulation_dtype(result)
     is_rounded = are_rounded(wide, *[operand.dtype for operand in operands])
+    given = [operand._in_type(wide) for operand in operands]
+    options = (formula, tuple(names), wanted, result, is_rounded)
+    # Of one operand it may be a view.
+    return (_combined_once if len(given) > 1 else _combined)(*given, options)
+
+
+def _combined(*given: Any) -> Any:
+    """The sum of products of operands of one type; the last argument says of which axes."""
+    *operands, (formula, names, wanted, result, is_rounded) = given
     parts, letters = [], []
     for operand, named in zip(operands, names):
-        part, own = _diagonals(operand.cast(wide), named)
+        part, own = _diagonals(operand, named)
         parts.append(part)
         letters.append(own)
     sizes = _sizes(formula, parts, letters)
-    total = _contracted(parts, letters, wanted, sizes, wide, is_rounded)
+    total = _contracted(parts, letters, wanted, sizes, operands[0].dtype, is_rounded)
     return total.cast(result).expand(tuple([sizes[letter] for letter in wanted]))
+
+
+_combined_once = made_once(_combined)
 
 
 def _contracted(

@@ -35,6 +35,7 @@ from proofgrad.core.tensor.methods.linalg.rounding import (
     rounded,
     with_rounded_gradient,
 )
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.nn.layers import with_bias
 from proofgrad.core.tensor.methods.nn.pools import with_gradient_of_pool
 from proofgrad.core.tensor.methods.nn.strided import (
@@ -153,6 +154,7 @@ class Windows(LinearAlgebra):
         line = None if bias is None else bias.reshape((1, -1) + (1,) * axes)
         return with_bias(y, line, result)
 
+    @made_once
     def _correlated(
         self, w: Self, groups: Whole, steps: Sequence[int], holes: Sequence[int]
     ) -> Self:

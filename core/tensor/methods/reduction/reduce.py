@@ -284,10 +284,15 @@ class Reduction(Movement, Elementwise):
         x = self._wide()
         if not self._count(axis):
             return x.sum(axis, keepdim).log()._in_type(least_float(self.dtype))
-        largest = x.max(axis, keepdim=True).detach()
+        found = x._log_of_powers(resolve_axes(axis, self.ndim), keepdim)
+        return found._in_type(least_float(self.dtype))
+
+    @made_once
+    def _log_of_powers(self, axes: tuple[int, ...], keepdim: Flag) -> Self:
+        largest = self.max(axes, keepdim=True).detach()
         shift = largest.isfinite().where(largest, 0)
-        total = (x - shift).exp().sum(axis, keepdim=True).log() + shift
-        return (total if keepdim else total._without(axis))._in_type(least_float(self.dtype))
+        total = (self - shift).exp().sum(axes, keepdim=True).log() + shift
+        return total if keepdim else total._without(axes)
 
     def _without(self, axis: Axes) -> Self:
         axes = resolve_axes(axis, self.ndim)
