@@ -30,6 +30,7 @@ from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.tensor.runtime.canonical import is_not_computed
 from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.scheduling import shown
 from proofgrad.core.tensor.tensor import Tensor
 from proofgrad.rules.library import LOOSE
 
@@ -47,7 +48,7 @@ def explain(*tensors: Tensor) -> str:
     if not tensors:
         raise ValueError("explain takes at least one Tensor")
     device = tensors[0].device
-    nodes = [t.uop for t in tensors]
+    nodes = [shown(t._uop) for t in tensors]
     explanation = _Explanation()
     for law in filter(None, map(law_of, toposort(nodes, is_not_computed))):
         explanation.journal.record(law, proven=True)  # else the Tensor could not have been made

@@ -59,7 +59,7 @@ def by_law(x: Array, w: Array, groups: int = 1) -> Tensor:
 
 
 def has_law(x: Tensor) -> bool:
-    return any(law_of(node) == f"{WINOGRAD}.f4x3" for node in x.uop.toposort())
+    return any(law_of(node) == f"{WINOGRAD}.f4x3" for node in x._uop.toposort())
 
 
 def error_bound(x: Array, w: Array, groups: int, unit: float) -> Array:
