@@ -121,9 +121,7 @@ class Operands(TensorBase):
         src = (b, a) if swap else (a, b)
         if op in COMPARE:
             return self._with(UOp(op, dtypes.bool, src))
-        node = UOp(op, dtype, src)
-        # What has the type of this Tensor is in one that is computed with.
-        return self._with(node) if dtype is self._uop.dtype else self._rounded(node, other)
+        return self._rounded(UOp(op, dtype, src), other)
 
     def _decided(self, name: str, number: Whole) -> Self | None:
         """What a comparison with a number gives that this type of integers does not hold; None if it holds it."""
