@@ -63,10 +63,11 @@ def end_by_hiding(graph: UOp, loop: UOp, around: tuple[UOp, ...], facts: Facts) 
     are_beside = {own_maximum(n) for n in sums if n not in maxima} == set(maxima)
     if not sums or not are_beside or not bound.isdisjoint(around):
         return None
-    ends = [_end_of(maximum, around, facts) for maximum in maxima]
-    if any([end is None or not loops_of(end) <= loops_of(n) for end in ends for n in sums]):
+    ends = [end for n in maxima if (end := _end_of(n, around, facts)) is not None]
+    if len(ends) < len(maxima):
         return None
-    return inside_of_loop(reduce(UOp.maximum, ends), size_of(loop))
+    end: UOp = inside_of_loop(reduce(UOp.maximum, ends), size_of(loop))
+    return end if all([loops_of(end) <= loops_of(n) for n in sums]) else None
 
 
 def _end_of(maximum: UOp, around: tuple[UOp, ...], facts: Facts) -> UOp | None:
@@ -122,7 +123,8 @@ def _end_by(
     if least is None:
         return None
     most = forms.written(scale((kept, 0), -1))  # times * loop + least is below it, or is it
-    return quotient_up(end_of_mask(most, least, not holds), times)
+    end: UOp = quotient_up(end_of_mask(most, least, not holds), times)
+    return end
 
 
 def end_of_mask(most: Any, least: Any, takes_end: Any) -> Any:
