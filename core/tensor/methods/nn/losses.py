@@ -10,7 +10,7 @@ import math
 import warnings
 from typing import Any, Self, TypeVar
 
-from proofgrad.core.compile.fusion.row_products import Sizes, takes_keys_once
+from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
@@ -270,6 +270,11 @@ class Losses(Layers):
 
     def _takes_keys_once(self, key: Self, value: Self) -> Flag:
         """Whether one kernel leaves out what a mask hides, so that no rows are cut off for that."""
+        if "real" not in settings.fastmath():
+            return False
+        # Here, as a plain import needs nothing of the compiler.
+        from proofgrad.core.compile.fusion.row_products import Sizes, takes_keys_once
+
         rows, depth = self.shape[-2:]
         sizes = Sizes(rows, key.shape[-2], depth, value.shape[-1])
         types = self.dtype, accumulation_dtype(self.dtype)
