@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
+from weakref import WeakKeyDictionary, WeakValueDictionary
 from zlib import crc32
 
 import pytest
@@ -17,6 +18,9 @@ from rule_coverage import MADE_FOR_RULES, Coverage, allowed_not_to_fire, brings_
 from rules_from_text import unproven_library
 
 from proofgrad import Device, Tensor
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime import canonical, known_runs, realize
+from proofgrad.core.tensor.runtime.known_runs import _Runs
 from proofgrad.core.tensor.runtime.realize import compiler
 
 # In CI the same examples every time; elsewhere new ones, and a failing one is printed as a graph.
@@ -178,3 +182,25 @@ def _is_whole(config: pytest.Config) -> bool:
     chosen = [config.getoption(name) for name in ("keyword", "markexpr", "deselect", "ignore")]
     chosen += [config.getoption(name, None) for name in ("collectonly", "lf", "maxfail")]
     return bool(config.args == config.getini("testpaths")) and not any(chosen)
+
+
+@pytest.fixture
+def fresh_runs(monkeypatch: pytest.MonkeyPatch) -> _Runs:
+    """No run is known yet, and what other tests have left to be drawn, or shown, keeps none from being looked for."""
+    fresh = _Runs()
+    for place in (known_runs, realize):
+        monkeypatch.setattr(place, "RUNS", fresh)
+    monkeypatch.setattr(realize, "_DRAWN", WeakValueDictionary())
+    shown: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
+    for place in (canonical, realize):
+        monkeypatch.setattr(place, "SHOWN", shown)
+    return fresh
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """CUDA is an emulated GPU."""
+    from planted.gpu_faults import emulated
+
+    with emulated(monkeypatch):
+        yield

@@ -14,10 +14,11 @@ import test_shared_tiles
 import test_warp_tiles
 from devices import opened
 from emulated_kernels import launch
+from proven import fully_proved
 from test_kernel_proof import planted
 from test_shared_tiles import on, whole
 
-from proofgrad import Context, ScheduleError, schedule
+from proofgrad import ScheduleError, schedule
 from proofgrad.backends.opencl.emit import emit as emit_opencl
 from proofgrad.backends.ptx.emit import emit as emit_ptx
 from proofgrad.core.compile.lowering.linearize import linearize
@@ -141,16 +142,13 @@ def test_a_lost_wait_gives_wrong_values_on_the_emulator(lost: str | None) -> Non
 
 
 @pytest.mark.parametrize("sizes", [(8, 16, 16), (9, 17, 18)])
-def test_the_solver_shows_all_of_it(
+def test_the_solver_shows_all_of_operands_copied_ahead(
     sizes: tuple[int, int, int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows, steps, columns = sizes
     x, y = on("SHARING", whole(rows, steps)), on("SHARING", whole(steps, columns))
-    capfd.readouterr()
-    with schedule(AHEAD), Context(PROVE=1, PLANS=0), compile_only():
+    with schedule(AHEAD), fully_proved(capfd, "none unknown; 1 waits of groups;"), compile_only():
         (x @ y).realize()
-    told = capfd.readouterr().err
-    assert "none unknown; 1 waits of groups;" in told and "NOT COVERED" not in told
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.float64])
@@ -161,11 +159,12 @@ def test_the_solver_shows_all_of_a_product_by_units(
         test_warp_tiles.on("WARPS", whole(16, 70), dtype),
         test_warp_tiles.on("WARPS", whole(70, 8), dtype),
     )
-    capfd.readouterr()
-    with schedule("warps=1x1x1x1 ahead=on"), Context(PROVE=1, PLANS=0), compile_only():
+    with (
+        schedule("warps=1x1x1x1 ahead=on"),
+        fully_proved(capfd, "none unknown; 1 waits of groups;"),
+        compile_only(),
+    ):
         (x @ y).realize()
-    told = capfd.readouterr().err
-    assert "none unknown; 1 waits of groups;" in told and "NOT COVERED" not in told
 
 
 def test_no_wait_may_be_lost() -> None:

@@ -5,29 +5,19 @@ from __future__ import annotations
 import gc
 import threading
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary, ref
+from weakref import ref
 
 import numpy as np
 import pytest
 
 from proofgrad import Context, GlobalCounters, Tensor
-from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime import canonical, known_runs
-from proofgrad.core.tensor.runtime import realize as running
+from proofgrad.core.tensor.runtime import known_runs
 from proofgrad.core.tensor.runtime.kept_program import KeptProgram
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[KeptProgram]:
+def ran(fresh_runs: None, monkeypatch: pytest.MonkeyPatch) -> list[KeptProgram]:
     """The programs that ran, one after the other; no run is known yet."""
-    fresh = known_runs._Runs()
-    for place in (known_runs, running):
-        monkeypatch.setattr(place, "RUNS", fresh)
-    # What other tests have left to be drawn, or shown, keeps some runs from being looked for.
-    monkeypatch.setattr(running, "_DRAWN", WeakValueDictionary())
-    shown: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
-    for place in (canonical, running):
-        monkeypatch.setattr(place, "SHOWN", shown)
     monkeypatch.setenv("CHECK", "0")
     found: list[KeptProgram] = []
     run = KeptProgram.run

@@ -12,11 +12,12 @@ import test_shared_tiles
 import test_warp_tiles
 from devices import opened
 from emulated_kernels import launch
+from proven import fully_proved
 from test_fill_ahead import TARGET, product
 from test_kernel_proof import planted
 from test_shared_tiles import on, whole
 
-from proofgrad import Context, ScheduleError, schedule
+from proofgrad import ScheduleError, schedule
 from proofgrad.backends.opencl.emit import emit as emit_opencl
 from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emit import emit as emit_ptx
@@ -133,29 +134,31 @@ def test_a_wait_that_is_one_too_few_gives_wrong_values_on_the_emulator(blocks: i
 
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("sizes", [(8, 32, 16), (9, 29, 18)])
-def test_the_solver_shows_all_of_it(
+def test_the_solver_shows_all_of_operands_copied_blocks_ahead(
     sizes: tuple[int, int, int], blocks: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows, steps, columns = sizes
     x, y = on("SHARING", whole(rows, steps)), on("SHARING", whole(steps, columns))
-    capfd.readouterr()
-    with schedule(ASKED.format(blocks)), Context(PROVE=1, PLANS=0), compile_only():
+    with (
+        schedule(ASKED.format(blocks)),
+        fully_proved(capfd, "none unknown; 1 waits of groups;"),
+        compile_only(),
+    ):
         (x @ y).realize()
-    told = capfd.readouterr().err
-    assert "none unknown; 1 waits of groups;" in told and "NOT COVERED" not in told
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.float64])
-def test_the_solver_shows_all_of_a_product_by_units(
+def test_the_solver_shows_all_of_a_product_by_units_some_blocks_ahead(
     dtype: DType, capfd: pytest.CaptureFixture[str]
 ) -> None:
     a, b = whole(16, 134), whole(134, 8)
     x, y = test_warp_tiles.on("WARPS", a, dtype), test_warp_tiles.on("WARPS", b, dtype)
-    capfd.readouterr()
-    with schedule("warps=1x1x1x1 ahead=3"), Context(PROVE=1, PLANS=0), compile_only():
+    with (
+        schedule("warps=1x1x1x1 ahead=3"),
+        fully_proved(capfd, "none unknown; 1 waits of groups;"),
+        compile_only(),
+    ):
         (x @ y).realize()
-    told = capfd.readouterr().err
-    assert "none unknown; 1 waits of groups;" in told and "NOT COVERED" not in told
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)

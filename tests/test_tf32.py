@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from linear_kernels import edge_values, same
-from planted.gpu_faults import DEVICE, emulated
+from planted.gpu_faults import DEVICE
 from test_warp_tiles import ALONG, EMITTED, Warps, in_order, whole
 
 from proofgrad import Context, Device, Tensor, dtypes, schedule
@@ -42,12 +42,6 @@ def nothing_emitted() -> Iterator[None]:
     compiler().forget()
     EMITTED.clear()
     yield
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with emulated(monkeypatch):
-        yield
 
 
 def rounded(x: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from planted.gpu_faults import DEVICE, emulated
+from planted.gpu_faults import DEVICE
 from test_kernel_proof import Recorder, compile_with, planted
 from test_ptx_backend import PTXAS, assemble
 
@@ -62,12 +62,6 @@ def nothing_emitted() -> Iterator[None]:
     compiler().forget()
     EMITTED.clear()
     yield
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with emulated(monkeypatch):
-        yield
 
 
 def whole(*shape: int) -> np.ndarray:

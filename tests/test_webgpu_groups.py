@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from devices import opened
+from proven import fully_proved
 from test_groups import EMITTED, Grouped, rows
 from test_held_by_warps import WORK
 
@@ -122,13 +123,12 @@ def test_items_of_a_gpu_share_rows_by_themselves(
     np.testing.assert_allclose(got, here, rtol=1e-5, atol=1e-6)
 
 
-def test_the_solver_shows_all_of_it(device: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_solver_shows_all_of_a_maximum_by_groups(
+    device: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     given = Tensor(rows(3, 8, "float32"), device=device).realize()
-    capfd.readouterr()
-    with schedule("group=8x4"), Context(PROVE=1, PLANS=0):
+    with schedule("group=8x4"), fully_proved(capfd, "waits of groups"):
         np.testing.assert_array_equal(given.max(1).numpy(), rows(3, 8, "float32").max(1))
-    told = capfd.readouterr().err
-    assert "none unknown" in told and "waits of groups" in told and "NOT COVERED" not in told
 
 
 # -- mistakes -------------------------------------------------------------------------------------
