@@ -182,3 +182,17 @@ def test_long_rows_that_are_kept_do_not_lie_on_the_stack() -> None:
     assert source.text.count("call ptr @malloc") == source.text.count("call void @free") == 1
     expected = np.exp(x - x.max(-1, keepdims=True))
     np.testing.assert_allclose(value.numpy(), expected / expected.sum(-1, keepdims=True), 1e-5)
+
+
+def test_what_is_made_of_a_kept_value_is_not_kept_a_second_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gradient of an entropy: keeping was refused, so that nothing of the kernel was kept, and SPEC=1 said so."""
+    monkeypatch.setenv("SPEC", "1")
+    values = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
+    scores = Tensor(values, requires_grad=True)
+    (scores.softmax(-1) * scores.log_softmax(-1)).sum(-1).mean().backward()
+    p = np.exp(values.astype(np.float64)) / np.exp(values.astype(np.float64)).sum(1, keepdims=True)
+    slope = p * (np.log(p) - (p * np.log(p)).sum(1, keepdims=True)) / 8
+    assert scores.grad is not None
+    np.testing.assert_allclose(scores.grad.numpy(), slope, rtol=1e-5, atol=1e-7)

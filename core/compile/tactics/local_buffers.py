@@ -55,9 +55,14 @@ def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
 def kept_along_row(
     nest: LoopNest, alike: Alike, role: AxisRole, rows: tuple[UOp, ...] = ()
 ) -> LoopNest:
-    """Values that are alike, computed once by a loop of this role, of the largest number, and kept; `rows`: along these loops, too."""
+    """Values that are alike, computed once by a loop of this role, of the largest number, and kept; `rows`: along these loops, too.
+
+    The nest itself where they are made of others that are kept by now.
+    """
     (loop, value), *others = alike
     there = set(toposort((nest.graph,)))  # not what is below a value that is kept by now
+    if value not in there:
+        return nest
     same = [(other, (its,)) for its, other in others if other in there]
     number = fresh_number(nest.graph)
     made = [NewLoop(number + k, AxisRole.REDUCE) for k in range(len(rows))]
