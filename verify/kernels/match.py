@@ -282,9 +282,8 @@ class Matcher:
         if masks is not None:
             return masks
         inside = (*given, *self._mask(new))
-        positions = [
-            shortened(term, self.questions, self._short) for term in (old.src[1], new.src[1])
-        ]
+        first = shortened(old.src[1], self.questions, self._short)
+        positions = first, shortened(new.src[1], self.questions, self._short)
         if not all(map(self._is_index_term, positions)):
             difference = self.value(*positions, inside)
             if difference is None or not all(map(self.questions.terms.is_plain, positions)):
