@@ -5,7 +5,8 @@ an element (core/compile/steps/carry.py). A long row is cut into blocks: what th
 in front of each. So rounding errors do not grow with the length, and threads share a single row.
 
 The gradient of a running sum is one from the end, that of a running extreme goes to where it was found. That of a running product is the
-sum from the end of what the products get, over the element. LogSumExp takes a block's length for each element, and so its blocks are short.
+sum from the end of what the products get, over the element. LogSumExp takes a block's length of powers for each element, for each has another
+largest one before it: so its blocks are short.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from proofgrad.core.tensor.data.arguments import Scalar, normal_size, resolve_ax
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.movement.joining import Movement
 
-BLOCK = 64
+BLOCK = 64  # where a size is a variable
 # A running sum adds at most so many elements one after the other, as a sum does; of few rows it makes FEW_ROWS blocks, no shorter
 # than LEAST_SUM.
 LONGEST_SUM, LEAST_SUM, FEW_ROWS = 1 << 14, 1 << 10, 16
+# A LogSumExp takes so many powers, at most, and as much again for what comes before the block.
+LONGEST_OF_POWERS = 16
 _T = TypeVar("_T", bound=Movement)
 
 
@@ -38,14 +41,13 @@ class Combination:
     of_two: Callable[[Any, Any], Any]
     of_axis: Callable[[Any, int], Any]
     identity: Scalar
-    is_long: bool = False  # also of floats: what its gradient takes does not grow with the block
+    longest: int = LONGEST_SUM  # so many elements are combined one after the other at most
 
     def block(self, x: Any, axis: int) -> int:
         """How many elements of an axis are combined one after the other."""
         size, rows = x.shape[axis], [n for a, n in enumerate(x.shape) if a != axis]
-        is_long = is_plain(x.shape) and (self.is_long or not x.is_floating_point())
-        longest = LONGEST_SUM if is_long else BLOCK
-        if is_long and math.prod(rows) < FEW_ROWS:
+        longest = self.longest if is_plain(x.shape) else min(self.longest, BLOCK)
+        if longest > LEAST_SUM and math.prod(rows) < FEW_ROWS:
             longest = max(LEAST_SUM, min(longest, -(-size * math.prod(rows) // FEW_ROWS)))
         return _dividing(size, longest) if isinstance(size, int) else longest
 
@@ -57,11 +59,15 @@ def _dividing(size: int, longest: int) -> int:
     return longest if count is None else size // count
 
 
-SUM = Combination(lambda a, b: a + b, lambda x, k: x._reduce(Ops.ADD, k, False), 0, is_long=True)
-PRODUCT = Combination(
-    lambda a, b: a * b, lambda x, k: x._reduce(Ops.MUL, k, False), 1, is_long=True
+SUM = Combination(lambda a, b: a + b, lambda x, k: x._reduce(Ops.ADD, k, False), 0)
+PRODUCT = Combination(lambda a, b: a * b, lambda x, k: x._reduce(Ops.MUL, k, False), 1)
+# Stored where it is a row of blocks: behind a cut no lanes would lie over elements.
+LOG_SUM_EXP = Combination(
+    lambda a, b: a.logaddexp(b),
+    lambda x, k: x.logsumexp(k).contiguous(),
+    -math.inf,
+    LONGEST_OF_POWERS,
 )
-LOG_SUM_EXP = Combination(lambda a, b: a.logaddexp(b), lambda x, k: x.logsumexp(k), -math.inf)
 
 
 def running_product(x: _T, axis: int) -> _T:
@@ -183,4 +189,4 @@ def _extreme(op: Ops, limit: Scalar) -> Combination:
     def of_two(a: Any, b: Any) -> Any:
         return a.maximum(b) if op is Ops.MAX else a.minimum(b)
 
-    return Combination(of_two, lambda x, k: x._reduce(op, k, False), limit, is_long=True)
+    return Combination(of_two, lambda x, k: x._reduce(op, k, False), limit)
