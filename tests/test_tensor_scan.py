@@ -122,6 +122,15 @@ def test_work_of_the_gradient_of_a_running_product_grows_with_the_elements() -> 
     assert GlobalCounters.global_ops < 90 * 10_000
 
 
+def test_work_of_a_running_log_sum_exp_is_that_of_short_blocks() -> None:
+    x = numbers(10, 1021)
+    given = Tensor(x).realize()
+    GlobalCounters.reset()
+    found = given.logcumsumexp(1).realize()
+    assert GlobalCounters.global_ops < 1500 * x.size  # 16 powers an element, and some for a block
+    assert_close(found, np.logaddexp.accumulate(x.astype(np.float64), 1))
+
+
 def test_gradient_of_a_running_sum_is_the_count_of_what_follows() -> None:
     x = Tensor(numbers(40), requires_grad=True)
     x.cumsum().sum().backward()
