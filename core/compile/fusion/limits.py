@@ -70,7 +70,8 @@ def _ends_of_long_chains(nodes: Sequence[UOp], meets: MeetingPoints, stored: set
     cycles: dict[UOp, float] = {}
     ends: dict[UOp, UOp | None] = {}  # where all uses of all that a node is computed from meet
     for node in nodes:
-        taken, end = 0.0, node
+        taken = 0.0
+        end: UOp | None = node
         for source in node.src:
             taken = max(taken, cycles[source])
             if cycles[source] > FEW_CYCLES:
@@ -154,7 +155,7 @@ def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
     """Whether computing `node` again so many times takes more operations than are allowed."""
     if not times:
         return False
-    seen, stack, left = {node}, [node], MOST_REPEATED // times
+    seen, stack, left = {node}, [node], float(MOST_REPEATED // times)
     while stack and left >= 0:
         top = stack.pop()
         left -= max(1, OPERATION_CYCLES.get(top.op, 1)) if top.op in ELEMENTWISE else 0
