@@ -22,6 +22,13 @@ def test_promotion_of_every_pair_is_symmetric_and_idempotent() -> None:
             }
 
 
+def test_the_default_float_is_that_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = Tensor([1], dtype="int64"), Tensor([1], dtype="uint64")
+    assert (x + y).dtype is dtypes.float32
+    monkeypatch.setattr(dtypes, "default_float", dtypes.float64)
+    assert (x + y).dtype is promote(dtypes.uint64, dtypes.int64) is dtypes.float64
+
+
 def test_promotion_of_integers_agrees_with_numpy_where_an_integer_holds_both() -> None:
     for a in dtypes.ints:
         for b in dtypes.ints:

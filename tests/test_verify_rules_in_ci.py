@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proofgrad.verify.cli import main
+from proofgrad.verify.cli import _parser, main
+from proofgrad.verify.prove.workers import process_count
 
 RIGHT = "ruleset right over int8\nrule double: x + x => x * 2\n"
 WRONG = "ruleset wrong over int8\nrule half: x * 2 // 2 => x\n"
@@ -36,6 +37,17 @@ def test_what_would_be_passed_over_is_wrong_usage(
     with pytest.raises(SystemExit) as ended:
         main([str(file) if a == "FILE" else a for a in arguments])
     assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_no_more_processes_are_started_than_there_are_processors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As many as were asked for were started, all at once, and memory ran out."""
+    file = tmp_path / "right.rules"
+    file.write_text(RIGHT)
+    assert _parser().parse_args(["--jobs", "9" * 5000]).jobs == process_count()
+    assert main([str(file), "--jobs", "1000000"]) == 0
+    assert "right" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from proofgrad.core.messages import print_any_text
 from proofgrad.core.rewrite.ledger import find_problems
 from proofgrad.rules.additions import AdditionError
 from proofgrad.rules.library import Meanings, ledger_file, library_names, rule_file
-from proofgrad.verify.prove.workers import WorkerDied
+from proofgrad.verify.prove.workers import WorkerDied, process_count
 from proofgrad.verify.steps.all_steps import problems as problems_of_steps
 
 if TYPE_CHECKING:
@@ -177,9 +177,10 @@ def _is_given(arguments: argparse.Namespace, name: str) -> bool:
 
 
 def _processes(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    digits = text.lstrip("0")
+    if not text.isdecimal() or not digits:
         raise argparse.ArgumentTypeError(f"a number of processes is 1 or more, not {text}")
-    return int(text)
+    return min(int(digits[:9]), process_count())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -229,7 +230,11 @@ def _parser() -> argparse.ArgumentParser:
         help="print docs/evidence.md, docs/mutants.md or docs/steps.md",
     )
     parser.add_argument(
-        "--jobs", "-j", type=_processes, metavar="N", help="processes (default: all cores)"
+        "--jobs",
+        "-j",
+        type=_processes,
+        metavar="N",
+        help="processes, at most one a core (default: as many)",
     )
     parser.add_argument("--verbose", "-v", action="store_true", help="one line for each rule")
     return parser

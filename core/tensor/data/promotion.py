@@ -37,16 +37,19 @@ CODES = frozenset(dtypes.fp8s)
 _FLOATS_AND_CODES = CODES.union(dtypes.floats)
 
 
-@cache
 def promote(a: DType, b: DType) -> DType:
-    """The least type that can stand for both.
+    """The least type that can stand for both, or the default float where no one type is least.
 
     Example:
         promote(dtypes.int8, dtypes.uint8)  # dtypes.int16
     """
+    return _least_above_both(a, b) or dtypes.default_float
+
+
+@cache
+def _least_above_both(a: DType, b: DType) -> DType | None:
     common = _at_or_above(a) & _at_or_above(b)
-    least = [dtype for dtype in common if common <= _at_or_above(dtype)]
-    return least[0] if least else dtypes.default_float
+    return next((dtype for dtype in common if common <= _at_or_above(dtype)), None)
 
 
 @cache
