@@ -299,10 +299,13 @@ class Rewriter:
         key = key_of(node)
         candidates = self._candidates.get(key)
         if candidates is None:
-            candidates = tuple([(m, s.proven) for s in self._rulesets for m in s.candidates(node)])
+            found = [(m, s.proven) for s in self._rulesets for m in s.candidates(node)]
+            candidates = tuple([(m.glance, m, proven) for m, proven in found])
             self._candidates[key] = candidates
         facts = self._facts
-        for matcher, proven in candidates:
+        for glance, matcher, proven in candidates:
+            if glance is not None and not glance(node):
+                continue
             result = matcher.apply(node, facts)
             if result is not None and result is not node:
                 self._count(matcher, proven, node, result)

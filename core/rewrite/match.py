@@ -27,6 +27,7 @@ from proofgrad.core.rewrite.division_bounds import (
 )
 from proofgrad.core.rewrite.extractor_check import compile_extractor
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
+from proofgrad.core.rewrite.glance import Glance, glance_of
 from proofgrad.core.rewrite.kept_code import kept
 from proofgrad.core.rewrite.ledger import LazyRules
 from proofgrad.core.rewrite.patterns import PatternCompiler, commutes, is_constant, orders_of
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
 
 Key = tuple[Any, ...]
-Candidates = dict[Key, "tuple[tuple[Matcher, bool], ...]"]  # bool: with evidence
+# A glance, a matcher, whether with evidence.
+Candidates = dict[Key, "tuple[tuple[Glance | None, Matcher, bool], ...]"]
 KEYED_SOURCES = 3  # sources whose ops choose the candidates
 KEYED_NUMBERS = {-1: "-1", 0: "0", 1: "1"}  # constants that have a key of their own
 OTHER_NUMBER = "other number"
@@ -171,11 +173,12 @@ class Matcher:
 
     __slots__ = (
         *("_choice", "_early", "_ends", "_late", "_match", "_results", "_size", "_extractors"),
-        "rule",
+        *("glance", "rule"),
     )
 
     def __init__(self, pattern: _Pattern, root: DType) -> None:
         rule = self.rule = pattern.rule
+        self.glance = pattern.glance
         scope = Scope(rule, root)
         if pattern.left.type in scope.classes:
             scope.types[pattern.left.type] = root
@@ -314,6 +317,7 @@ class _Pattern:
         else:
             self._types = frozenset({dtype_named(left.type)})
         self._matchers: dict[DType, Matcher] = {}
+        self.glance = glance_of(left, KEYED_SOURCES)
 
     def matcher(self, root: DType) -> Matcher:
         """The matcher of this pattern for roots of the type `root`, compiled once."""

@@ -69,7 +69,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "fill_ahead": ("iteration_kept", "part_read", "position_in_part"),
     "mma": ("warp_law", "_of_warp"),
     "mma_in_item": ("square_law",),
-    "unroll": ("_copies", "_combined", "_one_by_one", "_onto_each_other"),
+    "unroll": ("_written_out", "_copies", "_combined", "_one_by_one", "_onto_each_other"),
     "narrow": ("terms_beyond",),
     "accumulate": ("_fill",),
     "lanes": ("_combiner",),

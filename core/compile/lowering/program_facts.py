@@ -7,6 +7,7 @@ Owns: these few questions. Does not own: which Linear is legal (passes/forms.py)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.fragments import QUARTERS, square_of
@@ -114,6 +115,7 @@ def instruction_count(linear: UOp, vector_bytes: int) -> int:
     hidden = frozenset(toposort(positions, lambda node: node.op in _HIDDEN))
     width = max(1, vector_bytes)
 
+    @cache
     def registers(dtype: DType) -> int:
         return max(1, -(-dtype.lanes * dtype.scalar.itemsize // width)) if dtype.lanes > 1 else 1
 

@@ -36,7 +36,7 @@ def promote_small_floats(root: UOp) -> UOp:
     rounded once. WHERE, casts, memory and accumulators keep their types. Doing it twice changes nothing.
     """
     nodes = root.toposort()
-    if not any(node.dtype.scalar in SMALL_FLOATS for node in nodes):
+    if not any(kind.scalar in SMALL_FLOATS for kind in {node.dtype for node in nodes}):
         return root
     done: dict[UOp, UOp] = {}
     for node in nodes:

@@ -99,22 +99,24 @@ class _Positions:
     """Where operands begin in memory. Many products of a kernel share them."""
 
     def __init__(self) -> None:
-        self._loads: dict[UOp, frozenset[UOp]] = {}  # a load, and those its position depends on
+        self._loads: dict[UOp, frozenset[UOp]] = {}  # below a factor
+        self._of_load: dict[UOp, int] = {}
         self._starts: dict[UOp, int] = {}
 
     def of(self, product: Product) -> int:
         """The sum of the positions of all that a product loads."""
-        direct = [n for n in toposort(product.factors, _is_no_load) if n.op is LOAD]
-        loads = frozenset().union(*[self._loads_of(load) for load in direct])
-        return sum([at_start(load.src[0].src[1], self._starts) for load in loads])
+        loads = frozenset().union(*map(self._loads_of, product.factors))
+        return sum(map(self._start_of, loads))
 
-    def _loads_of(self, load: UOp) -> frozenset[UOp]:
-        found = self._loads.get(load)
+    def _loads_of(self, factor: UOp) -> frozenset[UOp]:
+        found = self._loads.get(factor)
         if found is None:
-            found = frozenset([n for n in toposort((load,)) if n.op is LOAD])
-            self._loads[load] = found
+            found = frozenset([n for n in toposort((factor,)) if n.op is LOAD])
+            self._loads[factor] = found
         return found
 
-
-def _is_no_load(node: UOp) -> bool:
-    return node.op is not LOAD
+    def _start_of(self, load: UOp) -> int:
+        found = self._of_load.get(load)
+        if found is None:
+            found = self._of_load[load] = at_start(load.src[0].src[1], self._starts)
+        return found

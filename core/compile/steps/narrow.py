@@ -34,8 +34,10 @@ def narrow(nest: LoopNest, width: DType) -> UOp:
 
 def require_widths(graph: UOp) -> None:
     """Raises: StepRefused where an index term has no width yet."""
-    term = next((n for n in toposort((graph,)) if n.dtype.scalar is dtypes.index), None)
-    require(term is None, "an index term without a width", term)
+    nodes = toposort((graph,))
+    index = {dtype for dtype in {n.dtype for n in nodes} if dtype.scalar is dtypes.index}
+    terms = [n for n in nodes if n.dtype in index] if index else []
+    require(not terms, "an index term without a width", *terms[:1])
 
 
 def terms_beyond(terms: list[UOp], dtype: DType, facts: Facts) -> list[UOp]:

@@ -20,7 +20,7 @@ from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, si
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.ir.fragments import WARP, fragments_of, square_of
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, counters_in, is_of_group, toposort
 
 SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 _ALIKE = (AxisRole.BLOCK, AxisRole.UPCAST)  # one for all items of a group, or written out
@@ -47,7 +47,7 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
     if AxisRole.AHEAD in roles and (found := _wrong_ahead(nodes)) is not None:
         return found
     if shared and len(graph.src) > 1:
-        if not all([shared[0] in toposort((store,)) for store in graph.src]):
+        if not all([shared[0] in counters_in(store) for store in graph.src]):
             return "a loop that is shared out, which not every store has", shared
     keeps = any([n.op is Ops.LOCAL_BUFFER for n in nodes])
     if AxisRole.LANE in roles and (found := _wrong_in_groups(graph, roles)) is not None:

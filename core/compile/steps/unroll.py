@@ -26,7 +26,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     step,
 )
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, counters_in, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
 
@@ -45,7 +45,8 @@ def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
     graph = _unroll_reductions(nest.graph, loops)
     for loop in [x for x in output_loops(graph) if x in loops]:
         require(len(graph.src) * size_of(loop) <= MOST_COPIES, "more copies than", MOST_COPIES)
-        graph = UOp.sink(*[copy for store in graph.src for copy in _copies_of_store(store, loop)])
+        of_stores = _written_out(graph.src, loop)
+        graph = UOp.sink(*[copy for copies in of_stores for copy in copies])
     return graph
 
 
@@ -57,26 +58,29 @@ def _around_parts(graph: UOp) -> frozenset[UOp]:
     return frozenset().union(*[free[n] for n in kept])
 
 
-def _copies_of_store(store: UOp, loop: UOp) -> list[UOp]:
-    """One for each value of a loop; the store itself where it does not have the loop."""
-    return _copies(store, loop) if loop in counters_in(store) else [store]
-
-
-def _copies(term: UOp, loop: UOp) -> list[UOp]:
-    """`term` at each value of `loop`; what does not change with it is looked at once."""
+def _written_out(terms: tuple[UOp, ...], loop: UOp) -> list[list[UOp]]:
+    """Each of the terms at each value of `loop`; once, where it does not change with it. What they share is copied once."""
     changing: dict[UOp, None] = {loop: None}
-    for node in toposort((term,), lambda n: loop in counters_in(n)):
+    for node in toposort(terms):
         if not changing.keys().isdisjoint(node.src):
             changing[node] = None
-    copies: list[UOp] = []
+    copies: list[list[UOp]] = [[] if term in changing else [term] for term in terms]
     for k in range(size_of(loop)):
         at = {loop: UOp.index(k)}
         for node in changing:
             if node is not loop:
                 src = tuple([at.get(s, s) for s in node.src])
                 at[node] = UOp(node.op, node.dtype, src, node.arg)
-        copies.append(at.get(term, term))
+        for term, found in zip(terms, copies):
+            if term in changing:
+                found.append(at[term])
     return copies
+
+
+def _copies(value: UOp, loop: UOp) -> list[UOp]:
+    """As many as the loop has iterations, also of a value that does not change with it."""
+    (copies,) = _written_out((value,), loop)
+    return copies * (size_of(loop) // len(copies))
 
 
 def _unroll_reductions(graph: UOp, loops: frozenset[UOp]) -> UOp:
