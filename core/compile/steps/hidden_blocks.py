@@ -63,7 +63,8 @@ def end_by_hiding(graph: UOp, loop: UOp, around: tuple[UOp, ...], facts: Facts) 
     are_beside = {own_maximum(n) for n in sums if n not in maxima} == set(maxima)
     if not sums or not are_beside or not bound.isdisjoint(around):
         return None
-    ends = [end for n in maxima if (end := _end_of(n, around, facts)) is not None]
+    found = [_end_of(maximum, around, facts) for maximum in maxima]
+    ends = [one for one in found if one is not None]
     if len(ends) < len(maxima):
         return None
     end: UOp = inside_of_loop(reduce(UOp.maximum, ends), size_of(loop))
