@@ -36,7 +36,7 @@ def made_once(function: _Function) -> _Function:
     """
 
     @functools.wraps(function)
-    def applied(x: TensorBase, /, *args: Any, **kwargs: Any) -> Any:
+    def method(x: TensorBase, /, *args: Any, **kwargs: Any) -> Any:
         device, nodes = x.device, [x._uop]
         for other in args:
             if not isinstance(other, TensorBase) or other.device != device:
@@ -60,7 +60,7 @@ def made_once(function: _Function) -> _Function:
             body = BODIES[key] = function(*places, *options, **kwargs)._uop
         return x._with(UOp(Ops.APPLY, body.dtype, tuple(nodes), body))
 
-    return applied  # type: ignore[return-value]
+    return method  # type: ignore[return-value]
 
 
 def _exactly(value: Any) -> Any:

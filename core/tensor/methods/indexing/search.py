@@ -32,4 +32,4 @@ def count_up_to(line: _T, wanted: _T) -> _T:
 
 def _is_up_to(line: _T, position: _T, wanted: _T) -> _T:
     """Whether there is an element at the position, and it is not above the wanted one."""
-    return (position < line.shape[1]) & (take_along(line, 1, position) <= wanted)
+    return (position < line.shape[1]) & (take_along(line, position, 1) <= wanted)

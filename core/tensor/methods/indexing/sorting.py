@@ -162,10 +162,10 @@ class Sorting(Reduction):
             pairs = keys._with_positions(positions, beyond)
             return least_of_lines(pairs, k)._positions_in_pairs(keys.dtype)
         chosen = keys._positions_up_to_the_last(positions, beyond, k)
-        found = take_along(self, 1, chosen).contiguous()._keys(descending)
+        found = take_along(self, chosen, 1).contiguous()._keys(descending)
         is_ranked = self._is_ranked(k)
         order = found._positions_by_rank() if is_ranked else found._positions_by_network()
-        return take_along(chosen, 1, order.contiguous())
+        return take_along(chosen, order.contiguous(), 1)
 
     def _positions_up_to_the_last(self, positions: Self, beyond: int, k: int) -> Self:
         """Where the k least of each row of keys are, those before the last of them first; of equal ones in order.
