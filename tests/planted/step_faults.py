@@ -49,6 +49,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "window": ("window_law", "bounds_by"),
     "split_index_set": ("is_of_part", "size_of_part"),
     "align": ("align_law",),
+    "hidden_blocks": ("end_of_mask", "inside_of_loop"),
     "collapse": ("collapse_law", "digits_of"),
     "digits": ("product_of", "number_of"),
     "bounds": ("lies_between", "is_inside", "fits"),
@@ -264,7 +265,7 @@ SAME = {
     "local_buffer.functions_of functions.setdefault(len(functions), key)": "a function's number is its key itself, which is as good",
     "turn_rows.turn_law ('by', 'n')": "names of parameters, by which nothing is found",
     "turn_rows.turn_law by <= n": "a turn by all pieces is none",
-    "accumulate.of n.op is not LOAD": "the order in which products go into a register is that of a reduction",
+    "accumulate._loads_of n.op is not LOAD": "the order in which products go into a register is that of a reduction",
     "tables.new_table 2": "a parameter that no graph has is one number further",
     "collapse.digits_of k - 1": "is_last is never so, and number // 1 is number",
 }
