@@ -106,16 +106,17 @@ def test_tiles_that_share_columns_ask_for_all_of_the_next_ones(
     assert not pieces_of(tile, 0)  # rows of the result lie apart
 
 
-def test_all_of_the_next_matrices_of_a_batch_are_asked_for() -> None:
-    one, other = (Tensor.empty(16, 128, 128).realize() for _ in range(2))
+def test_the_next_rows_of_a_batch_are_asked_for() -> None:
+    """A result that leaves the second cache is written from end to end: the rows behind those of a tile come next, 13 of 8 lines."""
+    one, other = (Tensor.empty(32, 128, 128).realize() for _ in range(2))
     graph = compiler().kernel_graph(UOp.sink((one @ other).uop).replace(arg="CPU"))
     body = graph.src[0].src[0]
     (linear,) = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))
-    for number in range(3):
+    for number in range(2):
         hints = pieces_of(linear, number)
         assert {hint.is_written for _, hint in hints} == {number == 0}
         asked = lines_asked_for(hints, loops_of_tile(linear)[1:])
-        assert asked == set(range(1024, 2048))
+        assert asked >= set(range(104, 208)) and min(asked) == 104
 
 
 @pytest.mark.parametrize("depth", [64, 83])
