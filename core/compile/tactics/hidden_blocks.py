@@ -9,18 +9,15 @@ from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks
 from proofgrad.core.compile.steps.hidden_blocks import end_before_hidden, end_by_hiding
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import toposort
 
 
 def without_hidden_blocks(nest: LoopNest, number: int) -> LoopNest:
     """Each loop over blocks of keys to where a mask hides the rest from all rows of an iteration of the loop of this number."""
     loops = [n for n in toposort((nest.graph,)) if n.op is Ops.RANGE]
     around = tuple([x for x in loops if x.arg[0] == number])
-    for blocks in _in_order(loops_of_blocks(nest.graph)) if around else ():
+    found = sorted(loops_of_blocks(nest.graph), key=lambda loop: loop.arg[0]) if around else []
+    for blocks in found:
         if end_by_hiding(nest.graph, blocks, around, nest.facts) is not None:
             nest = end_before_hidden(nest, blocks, around)
     return nest
-
-
-def _in_order(loops: frozenset[UOp]) -> list[UOp]:
-    return sorted(loops, key=lambda loop: loop.arg[0])

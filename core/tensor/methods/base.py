@@ -186,7 +186,7 @@ class TensorBase:
     def uop(self) -> UOp:
         """The graph node that says how to compute this Tensor, or its buffer once that is done.
 
-        After `kernelize` it is ASSIGN(BUFFER, CALL): the kernels that will compute it. Takes as long as the graph is large.
+        After `kernelize` it is ASSIGN(BUFFER, CALL): the kernels that will compute it. It takes time in proportion to the graph.
         """
         return without_bodies(shown(self._uop))
 

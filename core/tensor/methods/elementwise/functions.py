@@ -212,7 +212,7 @@ class Elementwise(Operators):
 
     @in_float32_or_wider
     def tan(self) -> Self:
-        """The tangent of radians; of large ones the quotient of sine and cosine, behind a branch where there is one."""
+        """The tangent of radians; NaN at infinities."""
         size, form = self._size(), series.tangent(self.dtype)
         near = self._times_sign(size._tangent_of_near())
         far = self.detach()
