@@ -323,6 +323,7 @@ def test_uop_shows_the_graph_and_parameters_of_users() -> None:
     assert Ops.PARAM in shown and Ops.APPLY not in shown
 
 
+@pytest.mark.usefixtures("fresh_runs")
 def test_many_functions_of_one_shape_are_all_known_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are of one op, and each is looked for among those of its own body."""
     monkeypatch.setattr(known_runs, "MOST_OF_A_KIND", 1)
