@@ -52,7 +52,7 @@ def product(
 
 
 def cost(way: Contraction, tile: Tile, target: Target) -> float:
-    at_once = choose_depth(way, tile)
+    at_once = choose_depth(way, tile, target)
     return cycles_of_tiles(tile, at_once, way, target) + filling(way, tile, target)
 
 
@@ -196,16 +196,36 @@ def test_steps_that_share_nothing_are_not_written_out_beside_many_products() -> 
     """More of them would only be more code; a short sum has no loop, and long rows are asked for ahead, some steps at once."""
     large, small, column = Tile(13, 2, 16), Tile(2, 2, 16), Tile(13, 1, 16)
     turned = product(96, 300, 80, turned=(True, False))
-    assert [choose_depth(turned, tile) for tile in (large, small, column)] == [1, 4, 4]
-    assert [choose_depth(product(96, n, 80), large) for n in (4, 16, 64, 300)] == [4, 4, 1, 4]
+    assert [choose_depth(turned, tile, ONE_THREAD) for tile in (large, small, column)] == [1, 4, 4]
+    assert [choose_depth(product(96, n, 80), large, ONE_THREAD) for n in (4, 16, 64, 300)] == [
+        4,
+        4,
+        1,
+        4,
+    ]
+
+
+def depths_of_windows(width: int, stride: int, tile: Tile) -> dict[int, int]:
+    """The steps at once of a convolution by so many columns, by how far the windows of rows lie apart."""
+    x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, width).realize()
+    convolution = x.conv2d(w, stride=(1, stride))
+    (call,) = compiler().kernel_graph(UOp.sink(convolution.uop).replace(arg="CPU")).src
+    ways = contractions(simplified_body(call.src[0]), AUTOMATIC, ONE_THREAD)
+    return {way.window_step: choose_depth(way, tile, ONE_THREAD) for way in ways}
 
 
 def test_windows_share_what_steps_read_that_run_at_once() -> None:
-    x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, 20).realize()
-    (call,) = compiler().kernel_graph(UOp.sink(x.conv2d(w).uop).replace(arg="CPU")).src
-    ways = contractions(simplified_body(call.src[0]), AUTOMATIC, ONE_THREAD)
-    depths = {way.window_step: choose_depth(way, Tile(13, 2, 16)) for way in ways}
-    assert depths[1] == 4 and {depths[step] for step in depths if step != 1} <= {1}
+    depths = depths_of_windows(20, 1, Tile(9, 2, 16))
+    assert depths[1] == 4 and {depths[step] for step in depths if step != 1} == {2}
+
+
+def test_windows_share_no_more_than_registers_hold() -> None:
+    """What steps read again stays in registers beside the sums: else LLVM would keep it on the stack."""
+    assert depths_of_windows(20, 1, Tile(13, 2, 16))[1] == 1
+    assert depths_of_windows(3, 2, Tile(14, 1, 16))[2] == 3  # 13 elements, 14 sums, columns
+    assert depths_of_windows(4, 2, Tile(14, 1, 16))[2] == 2
+    assert depths_of_windows(7, 2, Tile(16, 1, 16))[2] == 1
+    assert depths_of_windows(2, 2, Tile(14, 2, 16))[2] == 2  # steps share nothing
 
 
 @pytest.mark.heuristics

@@ -129,7 +129,7 @@ def _of_contraction(
         staged=planned_staging(contraction, tile, target, override),
         packed=packs_columns(contraction, tile, target, override),
         reduction_block=0,
-        depth=choose_depth(contraction, tile, override),
+        depth=choose_depth(contraction, tile, target, override),
         threads=shares_work(contraction.multiplications, target, override),
     )
 

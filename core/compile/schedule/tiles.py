@@ -125,11 +125,13 @@ def _lanes(columns: int, target: Target, dtype: DType) -> int:
 
 
 def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
-    at_once = choose_depth(contraction, tile)
+    at_once = choose_depth(contraction, tile, target)
     return cycles_of_tiles(tile, at_once, contraction, target)
 
 
-def choose_depth(contraction: Contraction, tile: Tile, override: Schedule = AUTOMATIC) -> int:
+def choose_depth(
+    contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
+) -> int:
     """How many steps of the innermost loop of the sum run at once: less counting, and windows share loads.
 
     Of dots one: where several are added to a register, LLVM takes the instruction that adds apart, to wait less (0.8 ms
@@ -144,11 +146,22 @@ def choose_depth(contraction: Contraction, tile: Tile, override: Schedule = AUTO
         return 1
     products = tile.rows * tile.vectors
     most = MOST_PRODUCTS_AT_ONCE // products
+    if not _elements_stay(contraction, tile, min(size, most), target):
+        most = min(most, contraction.window_step)
     if size <= most:
         return size
     if tile.vectors > 1 and size > SHORT_SUM and not contraction.shares_steps:
         most = min(most, -(-PRODUCTS_WORTH_COUNTING // products))
     return next((n for n in (MOST_STEPS, 2) if n <= most and size % n == 0), 1)
+
+
+def _elements_stay(contraction: Contraction, tile: Tile, steps: int, target: Target) -> bool:
+    """Whether registers hold what so many steps of windows read again, which LLVM loads once: beside the sums it would go by way of the stack."""
+    step = contraction.window_step
+    if not 0 < step < steps or tile.lanes == 1:
+        return True
+    elements = min(step, steps - step) * (tile.rows - 1)
+    return elements + tile.rows * tile.vectors + tile.vectors <= target.vector_registers
 
 
 def choose_blocks(

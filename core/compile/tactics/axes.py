@@ -250,7 +250,7 @@ def _tiled(
     loop = reduction.src[-1]
     if tile.lanes == 1 and contraction.may_sum_lanes(target):
         return _lanes_of_sum(nest, loop, lanes_of_sum(contraction, target), tile)
-    steps = choose_depth(replace(contraction, reduction=reduction), tile, override)
+    steps = choose_depth(replace(contraction, reduction=reduction), tile, target, override)
     if steps == size_of(loop):
         return run_as(nest, {loop: AxisRole.UPCAST})
     return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)
