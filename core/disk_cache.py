@@ -18,8 +18,9 @@ import hashlib
 import os
 import tempfile
 import time
-import warnings
 from pathlib import Path
+
+from proofgrad.core.messages import warn
 
 _MARK = b"proofgrad kept 2\n"
 _CHECKSUM_BYTES = 32
@@ -125,4 +126,4 @@ class DiskCache:
     def _warn(self, problem: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(f"cache in {self.folder}: {problem}", stacklevel=3)
+            warn(f"cache in {self.folder}: {problem}")

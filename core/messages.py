@@ -1,6 +1,7 @@
-"""What DEBUG prints: to stderr, or to the logger "proofgrad" where a program has set one up; how far a long first call is.
+"""What DEBUG prints: to stderr, or to the logger "proofgrad" where a program has set one up; how far a long first call is; warnings.
 
-Owns: which of the two, the line of progress, signs that the output lacks. Does not own: the lines (core/tensor/runtime/report.py, core/compile/compiler.py), warnings of mistakes.
+Owns: which of the two, the line of progress, signs that the output lacks, the line of a program that a warning is about. Does not own: the lines
+(core/tensor/runtime/report.py, core/compile/compiler.py), what is warned of.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import io
 import sys
 import time
-from types import TracebackType
+import warnings
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -25,6 +27,20 @@ def say(text: object) -> None:
         print(text, file=sys.stderr)
     else:
         logger.info("%s", text)
+
+
+def warn(text: str) -> None:
+    """A warning at the line of the program that led here: the innermost one that is not of this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    if frame is None:  # a thread of ours
+        warnings.warn(text, stacklevel=2)
+        return
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(
+        text, UserWarning, frame.f_code.co_filename, frame.f_lineno, _module_of(frame), registry
+    )
 
 
 def print_any_text() -> None:
@@ -74,6 +90,21 @@ class Progress:
     ) -> None:
         if self._is_shown:
             print(f"\r{' ' * len(f'{self._what} {self._whole} of {self._whole}')}\r", end="", file=sys.stderr, flush=True)  # fmt: skip
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Whether a line is of this package, or of what calls a function for it that it decorates."""
+    return _module_of(frame).partition(".")[0] in (
+        NAME,
+        "contextlib",
+        "functools",
+        "threading",
+        "concurrent",
+    )
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _logger() -> Logger | None:

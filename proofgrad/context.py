@@ -42,7 +42,7 @@ def Context(**variables: int | str) -> Iterator[None]:
             f" (`python -m proofgrad env` lists them)"
         )
     for name in ELSEWHERE.keys() & variables.keys() - own_variables:
-        warn_of(name, variables[name], stacklevel=3)
+        warn_of(name, variables[name])
     with ExitStack() as blocks:
         for name, value in variables.items():
             blocks.enter_context(_set(name, value))

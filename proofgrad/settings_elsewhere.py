@@ -7,7 +7,8 @@ them changes what is computed: they choose how kernels are made, kept, shown, an
 from __future__ import annotations
 
 import os
-import warnings
+
+from proofgrad.core.messages import warn
 
 _MADE = "how kernels run is chosen here; BEAM=2 searches, `with schedule(...)` says it by hand"
 _KEPT = "PLANS=0 keeps no plans on the disk"
@@ -69,13 +70,10 @@ ELSEWHERE: dict[str, tuple[int | str, str]] = {
 _warned: set[str] = set()
 
 
-def warn_of(name: str, value: object, stacklevel: int) -> None:
+def warn_of(name: str, value: object) -> None:
     """Say once that a setting does nothing here, where another value than its default there is asked for."""
     default, instead = ELSEWHERE[name]
     if str(value) in ("", "0", str(default)) or name in _warned:
         return
     _warned.add(name)
-    warnings.warn(
-        f"{name}={value} is a setting of tinygrad that does nothing here: {instead}",
-        stacklevel=stacklevel + 1,
-    )
+    warn(f"{name}={value} is a setting of tinygrad that does nothing here: {instead}")

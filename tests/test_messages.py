@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from proofgrad import Context, Tensor
 from proofgrad.core import messages
+from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.messages import Progress
 
 LOGGER = logging.getLogger("proofgrad")
@@ -103,3 +106,22 @@ def test_whether_anybody_looks_is_not_asked_for_each_kernel(
     monkeypatch.setattr(messages, "REFRESH_SECONDS", 1000)
     shown(0)
     assert len(asked) == 1
+
+
+def test_a_cache_that_cannot_be_used_is_warned_of_at_the_line_of_the_program(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    within = {"__name__": "proofgrad.core.anywhere", "cache": DiskCache(file)}
+    exec("def keep():\n    cache.put('ab', b'1')", within)
+    with pytest.warns(UserWarning, match=r"cache in .*file") as told:
+        within["keep"]()  # type: ignore[operator]
+    assert told[0].filename == __file__
+
+
+def test_a_warning_of_a_thread_of_ours_is_given_as_well() -> None:
+    within = {"__name__": "proofgrad.core.anywhere", "warn": messages.warn}
+    exec("def told():\n    warn('here')", within)
+    with pytest.warns(UserWarning, match="here"), ThreadPoolExecutor(1) as pool:
+        pool.submit(within["told"]).result()  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -29,6 +28,7 @@ from proofgrad.backends.cpu.processors import Memory
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.disk_cache import DiskCache
+from proofgrad.core.messages import warn
 
 VERSION = 1  # of the file and of the probe: raise it when either changes
 LIMIT_BYTES = 1 << 20  # of all calibrations: a file has some kilobytes
@@ -137,10 +137,9 @@ def kept(host: Host, memory: Memory) -> Calibration | None:
     try:
         return _read(data, memory)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        warnings.warn(
+        warn(
             f"the calibration of this machine in {_files().folder} is refused: {error!s}; the defaults"
-            " are used; python -m proofgrad calibrate makes it again",
-            stacklevel=2,
+            " are used; python -m proofgrad calibrate makes it again"
         )
         return None
 

@@ -10,10 +10,10 @@ import atexit
 import os
 import shutil
 import tempfile
-import warnings
 from pathlib import Path
 
 from proofgrad.core import settings
+from proofgrad.core.messages import warn
 
 
 def give_pocl_a_cache() -> Path:
@@ -23,9 +23,7 @@ def give_pocl_a_cache() -> Path:
     if problem:
         folder = Path(tempfile.mkdtemp(prefix="proofgrad-pocl-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        warnings.warn(
-            f"OpenCL kernel cache: {problem}; using {folder} for this process", stacklevel=2
-        )
+        warn(f"OpenCL kernel cache: {problem}; using {folder} for this process")
     os.environ["POCL_CACHE_DIR"] = str(folder)
     return folder
 

@@ -34,6 +34,7 @@ from proofgrad.core.compile.machine.target import (
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import WARP
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.messages import warn
 
 GROUPS_A_CORE = 4  # at least, so that all end at nearly the same time
 GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector width
@@ -60,7 +61,7 @@ class OpenCLBackend(Backend):
         self.device, refused = choose_device(self._cl, number)
         if refused:
             told = f"{self.name} is {self.label}; not used: {'; '.join(refused)}"
-            warnings.warn(told, stacklevel=2)
+            warn(told)
         self.rounds_quotients = rounds_quotients(self._cl, self.device)
         self.identity = f"{self.label}, {self.device.version}, {self.device.driver_version}"
         self._context = context_of(self._cl, self.device)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ from proofgrad.core.compile.machine.target import (
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.messages import warn
 
 WIDE_BYTES = 16  # of the widest load of an item
 BLOCK_ITEMS = 256  # of a block that computes a row together
@@ -228,7 +228,7 @@ def open_backend(ordinal: int = 0) -> PTXBackend:
     except DeviceError as error:
         if ordinal:
             raise
-        warnings.warn(f"{error}; PTX is printed and compiled here, not run", stacklevel=2)
+        warn(f"{error}; PTX is printed and compiled here, not run")
         return PTXBackend(None, str(error))
     return PTXBackend(Driver(api, ordinal))
 

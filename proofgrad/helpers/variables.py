@@ -113,7 +113,7 @@ class _Elsewhere(ContextVar):
 
     @value.setter
     def value(self, value: Any) -> None:
-        warn_of(self.key, value, stacklevel=2)
+        warn_of(self.key, value)
         os.environ[self.key] = str(value)
 
 

@@ -14,7 +14,6 @@ import inspect
 import json
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from proofgrad.core.compile.tune.trial import SAMPLE_SECONDS, Bench, Trial
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.text import show_uop
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.messages import warn
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import Kernel
@@ -172,10 +172,9 @@ class Search:
         trial = bench.trial(kernels)
         seconds = trial.seconds()
         if not bench.agree(expected, bench.result()):
-            warnings.warn(
+            warn(
                 f"BEAM: {self.name} with {choices} does not give what it gives by default, and is left"
-                " out; please report this kernel",
-                stacklevel=2,
+                " out; please report this kernel"
             )
             return
         best = min(self._times.values())

@@ -8,11 +8,11 @@ every step runs the kernels of the first.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Iterable
 
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.messages import warn
 from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.nn.modes import check_mode
 from proofgrad.core.tensor.runtime.device import canonical_device
@@ -90,10 +90,9 @@ class Optimizer:
     def schedule_step(self) -> list[Tensor]:
         """Take one step, not computed yet: `loss.realize(*optimizer.schedule_step())`."""
         if not self.fused and all([param.grad is None for param in self.params]):
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}.step() changes nothing: no parameter has a gradient; call backward on a loss"
-                " that depends on them, after zero_grad",
-                stacklevel=3,
+                " that depends on them, after zero_grad"
             )
         check_mode(type(self).__name__, Tensor.training)
         own = getattr(self, "_step", None)

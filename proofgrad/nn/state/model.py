@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
 from types import ModuleType
 from typing import Any
 
 from proofgrad import ShapeError, Tensor
 from proofgrad.core.ir.shapes import show
+from proofgrad.core.messages import warn
 
 
 def get_state_dict(
@@ -119,7 +119,7 @@ def _check_names(own: Mapping[str, Tensor], given: Mapping[str, Tensor], strict:
             " strict=False loads what is there"
         )
     if extra:
-        warnings.warn(f"not in the model, and not loaded: {extra}", stacklevel=3)
+        warn(f"not in the model, and not loaded: {extra}")
 
 
 def _fitting(name: str, own: Tensor, given: Tensor) -> Tensor:

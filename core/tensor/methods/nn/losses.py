@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from typing import Any, Self, TypeVar
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
+from proofgrad.core.messages import warn
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, PositionError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
@@ -163,17 +163,17 @@ class Losses(Layers):
         kind, (x, y) = self._together(target)
         return _reduced((x - y).square(), reduction)._in_type(kind)
 
-    def _target(self, name: str, target: Operand, level: int = 2) -> Self:
+    def _target(self, name: str, target: Operand) -> Self:
         """What a loss compares with: a number stands for a Tensor full of it, other shapes are warned of."""
         wanted = self._given(f"the target of {name}", target)
         if isinstance(target, (bool, int, float)):
             return wanted.expand(self.shape)
-        _warn_if_broadcast(name, self, wanted, level + 1)
+        _warn_if_broadcast(name, self, wanted)
         return wanted
 
     def _difference(self, name: str, target: Self) -> tuple[DType, Self]:
         """How far apart two Tensors are; with a warning, from where the loss is asked for, if they are broadcast."""
-        target = self._target(name, target, 3)
+        target = self._target(name, target)
         kind, (x, y) = self._together(target)
         return kind, x - y
 
@@ -346,11 +346,10 @@ def _check_smoothing(value: Real) -> None:
         raise ArgumentError(f"label_smoothing is 0 to 1, not {value}")
 
 
-def _warn_if_broadcast(name: str, x: Losses, target: Losses, level: int = 2) -> None:
-    """A warning, from where the loss is asked for, `level` calls above this one's caller."""
+def _warn_if_broadcast(name: str, x: Losses, target: Losses) -> None:
+    """A warning, where the loss is asked for."""
     if target.shape != x.shape:
-        warnings.warn(
+        warn(
             f"{name} of {show(x.shape)} and {show(target.shape)}: they are broadcast against"
-            f" each other, which is seldom meant",
-            stacklevel=level + 1,
+            f" each other, which is seldom meant"
         )

@@ -5,8 +5,9 @@ Owns: what layers with two modes have done since the last step of an optimizer.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
+
+from proofgrad.core.messages import warn
 
 
 @dataclass(slots=True)
@@ -30,8 +31,7 @@ def check_mode(optimizer: str, training: bool) -> None:
     layer, _SEEN.layer = _SEEN.layer, ""
     if layer and not training and not _SEEN.has_warned:
         _SEEN.has_warned = True
-        warnings.warn(
+        warn(
             f"{optimizer} takes a step, and {layer} ran as in evaluation, for Tensor.training is off: train within"
-            " `with Tensor.train():`, or set Tensor.training = True",
-            stacklevel=4,
+            " `with Tensor.train():`, or set Tensor.training = True"
         )
