@@ -444,3 +444,13 @@ def test_error_of_the_compiler_stops_the_run_and_names_the_kernel(
 def test_kernels_of_random_programs_are_proven(program: Program) -> None:
     for target in (CPU, GPU):
         assert prove(UOp.sink(program.value), target).count.unknown == 0
+
+
+def test_the_one_iteration_that_a_sum_chooses_by_a_remainder_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, w = data(2, 1, 2), data(1, 1, 2)
+    x.requires_grad_(), x.conv2d(w).mul(data(2, 1, 1)).sum().backward()
+    recorder = Recorder()
+    compile_with(recorder, x.grad, monkeypatch)
+    assert not any([prove(body, CPU).not_covered for body in recorder.bodies])

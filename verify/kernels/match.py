@@ -488,9 +488,10 @@ class Matcher:
         left = [x for x in gone if x not in same]
         if left:
             terms = map_by_position(index, new.src[1], left)
-            if terms is None:
+            guess = index if terms is None else index.substitute(terms)
+            if terms is None or self._claim(what, guess, new.src[1], inside) is not None:
                 terms = selected(self.questions, index, new.src[1], left, inside)
-            index = index if terms is None else index.substitute(terms)
+            index = guess if terms is None else index.substitute(terms)
         return self._claim(what, index, new.src[1], inside)
 
 

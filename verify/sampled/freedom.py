@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy
 
@@ -355,8 +354,3 @@ def _of_product(
     exact = (terms <= 1) & ~unsure
     found = numpy.where(exact | ~numpy.isfinite(values), 0.0, bound)
     return numpy.where(unsure, numpy.inf, found)
-
-
-def nothing_known(shape: Sequence[int]) -> Any:
-    """An error that allows everything."""
-    return numpy.full(tuple(shape), numpy.inf)

@@ -54,11 +54,6 @@ class Read:
         no_node  # of one that is written in place, as it was last seen
     )
 
-    def is_as_before(self, arguments: Sequence[Tensor]) -> bool:
-        """Whether the Tensor is the value that was seen last, which is not written to."""
-        tensor = self.source.get(arguments)
-        return tensor is not None and not self.in_place and tensor._uop is self.node
-
     def handle(self, arguments: Sequence[Tensor]) -> Any:
         """The memory that it says the input is now; None if it says nothing."""
         tensor = self.source.get(arguments)

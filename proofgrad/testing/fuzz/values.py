@@ -32,7 +32,6 @@ WITHOUT_INFINITY = ("fp8e4m3", *FNUZ)
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTS = SIGNED + UNSIGNED
-ALL = ("bool", *INTS, *FLOATS)
 DIGITS = {"fp8e4m3": 4, "fp8e5m2": 3, "fp8e4m3fnuz": 4, "fp8e5m2fnuz": 3, "bfloat16": 8, "float16": 11,
           "float32": 24, "float64": 53}  # fmt: skip
 _LEAST_EXPONENT = {
