@@ -18,7 +18,7 @@ from linear_kernels import pack, unpack
 from random_terms import same
 
 from proofgrad import Device
-from proofgrad.core.compile.compiler import _with_dense_slots
+from proofgrad.core.compile.lowering.parameters import with_dense_slots
 from proofgrad.core.compile.passes.stages import RuleSets, run_stages
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -181,7 +181,7 @@ def elements_on_machine(made: RuleKernel, linear: UOp) -> list[Any]:
     """What the compiled kernel stores."""
     backend = Device[MACHINE]
     slots = sorted({n.arg[0] for n in linear.src if n.op is Ops.PARAM})
-    dense = _with_dense_slots(linear, tuple(slots))
+    dense = with_dense_slots(linear, tuple(slots))
     launch = backend.load(backend.compile(backend.emit(dense, "kernel_0")))
     types = {n.arg[0]: n.dtype for n in made.kernel.toposort() if n.op is Ops.PARAM}
     contents = {slot: pack(values, types[slot]) for slot, values in made.data.items()}

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
+from proofgrad.core.compile.lowering.parameters import slots_of, with_dense_slots, written_parameter
 from proofgrad.core.compile.machine.target import Backend, Source, Target
 from proofgrad.core.compile.nests.kernel_schedule import (
-    AUTOMATIC,
     Schedule,
     ScheduleError,
     forced_schedule,
@@ -23,7 +23,6 @@ from proofgrad.core.compile.nests.kernel_schedule import (
     what_is_not_done,
 )
 from proofgrad.core.compile.passes.forms import Form
-from proofgrad.core.compile.passes.memory import first_element, memory_below
 from proofgrad.core.compile.passes.stages import (
     Known,
     Library,
@@ -39,12 +38,13 @@ from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.compile.plan.checks import KernelCheck, ValueCheck
 from proofgrad.core.compile.plan.collector import rare_collection
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
-from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
+from proofgrad.core.compile.plan.plan import Kernel, Plan
 from proofgrad.core.compile.plan.reuse import write_in_place
+from proofgrad.core.compile.planning import plan_of
+from proofgrad.core.compile.shown import show_kernel, stage_printer
 from proofgrad.core.compile.steps.loop_nest import StepRefused, Taken
-from proofgrad.core.ir.op_names import PARAM, STORE
-from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import elements, is_plain
+from proofgrad.core.ir.op_names import PARAM
+from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import Progress, say
 from proofgrad.core.rewrite.journal import Journal
@@ -159,7 +159,7 @@ class Compiler:
 
     def kernel_graph(self, root: UOp, passed: list[tuple[Stage | None, UOp]] | None = None) -> UOp:
         """The KernelGraph of a TensorGraph; `passed` gets the tensor graphs on the way."""
-        target, shown = self._target(root.arg), _observer("graph", self.library)
+        target, shown = self._target(root.arg), stage_printer("graph", self.library)
         before = [] if passed is None else passed
         before.append((None, root))
 
@@ -178,85 +178,13 @@ class Compiler:
         background: Background | None,
         progress: Progress | None = None,
     ) -> Plan:
-        read = [memory_below(source) for call in graph.src for source in call.src[1:]]
-        every = read + list(graph.arg)
-        made = [buffer for buffer in dict.fromkeys(every) if _number(buffer) < 0]
-        inputs = 1 + max([_number(buffer) for buffer in every] + [-1])
-        slot_of = {buffer: inputs + k for k, buffer in enumerate(made)}
-
-        def slot(buffer: UOp) -> int:
-            return slot_of[buffer] if buffer in slot_of else _number(buffer)
-
-        infos = [BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in made]
-        variables: dict[tuple[str, str], int] = {}
-
-        def variable(kernel: Kernel, slot: int, call: UOp) -> int:
-            """A negative slot, until it is known how many buffers there are."""
-            key = (kernel.variables[slot], call.arg.device)
-            return variables.setdefault(key, -1 - len(variables))
-
-        launches: list[Step] = []
         known = Known(self.library)
-        compiled: list[tuple[Kernel, ...]] = []  # of each call
-        for number, call in enumerate(graph.src):
-            if progress is not None and settings.debug_level() == 0:  # else there are other lines
-                progress.done(number)
-            memories = [memory_below(source) for source in call.src[1:]]
-            sizes = [elements(source.shape) for source in call.src[1:]]
-            buffers = [BufferInfo(b.dtype, n, b.src[1].arg) for b, n in zip(memories, sizes)]
-            slots = [slot(b) for b in memories]
-            begins = {
-                k: first_element(source) * source.dtype.itemsize
-                for k, source in enumerate(call.src[1:])
-            }
-            shape, ast = call.src[0].src[0].shape, call.src[0]
-            if ast.src[0].op is Ops.COPY:
-                launches.append(Step(None, tuple(slots), (), buffers[0].nbytes, shape))
-                compiled.append(())
-                continue
-            own = dict(enumerate(zip(slots, buffers)))
-            tables = {0}  # what the kernels of this call have written
-            done: set[int] = set()  # and what they have read: nothing is written to it any more
-            compiled.append(self._kernels_of(ast, call.arg.device, background, known))
-            for kernel in compiled[-1]:
-                written = kernel.slots[0]
-                if written not in tables:  # behind the buffers that kernels still read
-                    tables.add(written)
-                    table = BufferInfo(kernel.source.params[0], kernel.size, call.arg.device)
-                    own[written] = inputs + len(infos), table
-                    infos.append(table)
-                elif written and (written in done or own[written][1].size != kernel.size):
-                    raise AssertionError(f"two tables of one kernel in slot {written}")
-                done.update(set(kernel.slots).difference([written]))
-                nbytes = sum([own[k][1].nbytes for k in kernel.slots if k in own])
-                used = tuple([own[k][0] if k in own else variable(kernel, k, call)
-                              for k in kernel.slots])  # fmt: skip
-                offsets = tuple([begins.get(k, 0) for k in kernel.slots])
-                launches.append(
-                    Step(
-                        kernel,
-                        used,
-                        (),
-                        nbytes,
-                        shape,
-                        call.arg.origin,
-                        offsets if any(offsets) else (),
-                    )
-                )
-        results = tuple([slot(b) for b in graph.arg])
-        behind = inputs + len(infos)
-        launches = [
-            replace(step, slots=tuple([behind - 1 - k if k < 0 else k for k in step.slots]))
-            for step in launches
-        ]
-        steps = with_frees(launches, inputs, {*results, *range(behind, behind + len(variables))})
-        reused = {
-            _number(b): BufferInfo(b.dtype, b.arg, b.src[1].arg)
-            for b in graph.arg
-            if slot(b) < inputs
-        }
-        peak = peak_bytes(inputs, infos, steps)
-        plan = Plan(inputs, tuple(infos), results, steps, reused, peak, tuple(variables))
+
+        def kernels_of(body: UOp, device: str) -> tuple[Kernel, ...]:
+            return self._kernels_of(body, device, background, known)
+
+        has_lines = settings.debug_level() > 0  # beside which one of progress is not seen
+        plan, compiled = plan_of(graph, kernels_of, None if has_lines else progress)
         if (check := self.checks()) is not None:
             check.plan(passed, graph, plan, compiled)
         return plan
@@ -325,7 +253,7 @@ class Compiler:
         """The Program form of a kernel body for a device: a SINK of STOREs, not in order yet."""
         stages = [stage for stage in self.kernel_stages if stage.makes is not Form.LINEAR]
         target = self._target(device)
-        return run_stages(stages, body, self.library, target, _observer("kernel", self.library))
+        return run_stages(stages, body, self.library, target, stage_printer("kernel", self.library))
 
     def linears(
         self,
@@ -340,7 +268,7 @@ class Compiler:
         `decided` gets their schedules. Raises: ScheduleError where one written by hand does not fit.
         """
         target, by_hand = self._target(device), settings.schedule_text()
-        observe = _observer("kernel", self.library) if observe is None else observe
+        observe = stage_printer("kernel", self.library) if observe is None else observe
         decided = {} if decided is None else decided
         stages, library = self.kernel_stages, self.library
         if not by_hand:
@@ -372,7 +300,7 @@ class Compiler:
                 return None
             self.kernel_check = self._make_check()
         trace: list[tuple[Stage, UOp]] = []
-        shown = _observer("kernel", self.library)
+        shown = stage_printer("kernel", self.library)
 
         def observe(stage: Stage, root: UOp, taken: Sequence[Taken]) -> None:
             trace.append((stage, root))
@@ -386,7 +314,7 @@ class Compiler:
     def sources(self, body: UOp, device: str) -> tuple[Source, ...]:
         """The texts of a kernel body for a device."""
         linears = self.linears(body, device)
-        return tuple([self._emit(_with_dense_slots(x, _slots(x)), device) for x in linears])
+        return tuple([self._emit(with_dense_slots(x, slots_of(x)), device) for x in linears])
 
     def _emit(self, linear: UOp, device: str) -> Source:
         source = self._backend(device).emit(linear, kernel_name(linear))
@@ -401,7 +329,7 @@ class Compiler:
         linears = self.linears(body, device, override, decided) if linears is None else linears
         kernels = tuple([self._compiled(linear, device, background) for linear in linears])
         for kernel, linear in zip(kernels, linears):
-            _show(kernel, decided.get(linear))
+            show_kernel(kernel, decided.get(linear))
         if (check := self.checks()) is not None:
             check.kernels(body, kernels)
         return kernels
@@ -439,10 +367,10 @@ class Compiler:
 
     def _compiled(self, linear: UOp, device: str, background: Background | None = None) -> Kernel:
         backend = self._backend(device)
-        slots = _slots(linear)
-        source = self._emit(_with_dense_slots(linear, slots), device)
+        slots = slots_of(linear)
+        source = self._emit(with_dense_slots(linear, slots), device)
         names = {n.arg[0]: n.arg[2] for n in linear.src if n.op is PARAM and len(n.arg) == 3}
-        size = _written(linear).arg[1]
+        size = written_parameter(linear).arg[1]
         compiled = (
             backend.compile(source) if background is None else background.compile(backend, source)
         )
@@ -456,17 +384,6 @@ def _around_choices(stages: Sequence[Stage]) -> tuple[Sequence[Stage], Sequence[
         if isinstance(stage.step, Tactic) and stage.step.has_override
     )  # fmt: skip
     return stages[:first], stages[first:]
-
-
-def _show(kernel: Kernel, schedule: Schedule | None) -> None:
-    """The schedule of a kernel with DEBUG=2, its text with DEBUG=3, its machine code with DEBUG=6."""
-    if settings.debug_level() >= 2 and schedule is not None and schedule != AUTOMATIC:
-        say(f"schedule {kernel.name}: {schedule}")
-    if settings.debug_level() >= 3:
-        say(kernel.source.text)
-    if settings.debug_level() >= 6:
-        assembly = kernel.backend.assembly(kernel.source)
-        say("no machine code to show" if assembly is None else assembly)
 
 
 def _settings() -> tuple[Any, ...]:
@@ -490,59 +407,3 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
         settings.beam_width(),
         settings.beam_seconds() if settings.beam_width() else 0,
     )
-
-
-def _written(linear: UOp) -> UOp:
-    """The parameter that a kernel writes."""
-    memory = [n.src[0].src[0] for n in linear.src if n.op is STORE]
-    return next(m for m in memory if m.op is PARAM)
-
-
-def _slots(linear: UOp) -> tuple[int, ...]:
-    """The parameters that a kernel still uses, the one that it writes first.
-
-    Simplification may have removed some.
-    """
-    written: int = _written(linear).arg[0]
-    used = {n.arg[0] for n in linear.src if n.op is PARAM}
-    return (written, *sorted(used - {written}))
-
-
-def _with_dense_slots(linear: UOp, slots: tuple[int, ...]) -> UOp:
-    """The parameters numbered 0, 1, ... without gaps."""
-    parameters = [n for n in linear.src if n.op is PARAM]
-    changes = {n: n.replace(arg=(slots.index(n.arg[0]), n.arg[1])) for n in parameters}
-    changes = {old: new for old, new in changes.items() if old is not new}
-    return linear.substitute(changes) if changes else linear
-
-
-def _number(buffer: UOp) -> int:
-    number: int = buffer.src[0].arg
-    return number
-
-
-def _observer(what: str, library: Library) -> Observer | None:
-    """Prints each stage's graph with DEBUG=4; with DEBUG=5 what changed of it, and the rules that fired."""
-    level = settings.debug_level()
-    if level < 4:
-        return None
-    from proofgrad.core.compile.passes.changes import Changes, show_stage
-
-    if level == 4:
-        return lambda stage, root, _: say(
-            f"--- {what}: {stage.name} -> {stage.makes.value}\n{show_stage(root)}"
-        )
-    before, changes = dict(library.journal.applied), Changes(what)
-
-    def observe(stage: Stage, root: UOp, taken: Sequence[Taken]) -> None:
-        say("\n".join([changes.after(stage, root), *[f"step: {one}" for one in taken]]))
-        if isinstance(stage.step, RuleSets):
-            now = dict(library.journal.applied)
-            fired = {name: n - before.get(name, 0) for name, n in now.items()}
-            shown = [f"{name} {n}" for name, n in sorted(fired.items()) if n]
-            if shown:
-                say(f"rules that fired: {', '.join(shown)}")
-            before.clear()
-            before.update(now)
-
-    return observe
