@@ -147,9 +147,10 @@ def load_set(name: str, meanings: Meanings) -> RuleSet:
     source = rule_file(name).read_bytes()
     try:
         ledger = ledger_file(name).read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError) as error:
+        there = "no ledger" if isinstance(error, FileNotFoundError) else "a folder, and no ledger,"
         raise EvidenceError(
-            f"rule {name}.* may not be used: there is no ledger {ledger_file(name).name} in"
+            f"rule {name}.* may not be used: there is {there} {ledger_file(name).name} in"
             f" proofs/; run `{COMMAND}`"
         ) from None
     return RuleSet(name, open_ledger(name, source, ledger, meanings.of(ledger)), proven=True)

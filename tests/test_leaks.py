@@ -138,4 +138,4 @@ def test_kernels_of_numbers_that_do_not_come_back_are_let_go(
 def test_newest_entries_stay() -> None:
     seen: Newest[str, int] = Newest(2)
     seen["a"], seen["b"], seen["a"], seen["c"] = 1, 2, 3, 4
-    assert dict(seen) == {"b": 2, "c": 4}
+    assert dict(seen) == {"a": 3, "c": 4}

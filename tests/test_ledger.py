@@ -299,6 +299,9 @@ def test_a_set_without_ledger_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(library, "PROOFS", tmp_path)
     with pytest.raises(EvidenceError, match=r"there is no ledger algebra.json"):
         library.load_library()
+    (tmp_path / "algebra.json").mkdir()
+    with pytest.raises(EvidenceError, match=r"there is a folder, and no ledger, algebra.json"):
+        library.load_library()
 
 
 def covered_files() -> list[Path]:

@@ -226,3 +226,13 @@ def test_the_gradient_of_a_number_has_its_type() -> None:
 
 def test_nothing_is_a_tensor_of_no_elements() -> None:
     assert Tensor(None).shape == (0,) and Tensor(None).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "name", ("zeros", "ones", "randperm", "zeros_like", "ones_like", "empty_like")
+)
+def test_a_keyword_that_there_is_not_is_told_of_the_method_that_was_asked(name: str) -> None:
+    owner = Tensor([1]) if name.endswith("like") else Tensor
+    sizes = () if name.endswith("like") else (2,)
+    with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'dtyp'"):
+        getattr(owner, name)(*sizes, dtyp=1)

@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Newest(dict[Key, Value]):
-    """As many entries as `most`: one more, and the one that was put in first is gone.
+    """As many entries as `most`: one more, and the one that was put in longest ago is gone; put in again, one is new.
 
     Example:
         seen = Newest(2)
@@ -28,6 +28,7 @@ class Newest(dict[Key, Value]):
         self.most = most
 
     def __setitem__(self, key: Key, value: Value) -> None:
+        self.pop(key, None)
         super().__setitem__(key, value)
         if len(self) > self.most:
             del self[next(iter(self))]

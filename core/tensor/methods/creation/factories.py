@@ -187,16 +187,28 @@ class Factories(Movement):
         return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
 
     @classmethod
-    def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
+    def zeros(
+        cls,
+        *shape: Any,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
+        requires_grad: Flag | None = None,
+    ) -> Self:
         """Every element is 0; options as for full."""
-        kwargs.setdefault("dtype", dtypes.default_float)
-        return cls.full(as_sizes(shape), 0.0, **kwargs)
+        return cls.full(as_sizes(shape), 0.0, dtype, device, buffer, requires_grad)
 
     @classmethod
-    def ones(cls, *shape: Any, **kwargs: Any) -> Self:
+    def ones(
+        cls,
+        *shape: Any,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
+        requires_grad: Flag | None = None,
+    ) -> Self:
         """Every element is 1; options as for full."""
-        kwargs.setdefault("dtype", dtypes.default_float)
-        return cls.full(as_sizes(shape), 1.0, **kwargs)
+        return cls.full(as_sizes(shape), 1.0, dtype, device, buffer, requires_grad)
 
     @classmethod
     def empty(
@@ -256,19 +268,35 @@ class Factories(Movement):
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
         return type(self).full(self.shape, fill_value, **self._alike(options))
 
-    def zeros_like(self, **kwargs: Any) -> Self:
+    def zeros_like(
+        self,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
+        requires_grad: Flag | None = None,
+    ) -> Self:
         """As full_like with 0."""
-        return self.full_like(0, **kwargs)
+        return self.full_like(0, dtype, device, buffer, requires_grad)
 
-    def ones_like(self, **kwargs: Any) -> Self:
+    def ones_like(
+        self,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
+        requires_grad: Flag | None = None,
+    ) -> Self:
         """As full_like with 1."""
-        return self.full_like(1, **kwargs)
+        return self.full_like(1, dtype, device, buffer, requires_grad)
 
     def empty_like(
-        self, dtype: DType | str | None = None, device: str | None = None, **kwargs: Any
+        self,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
+        requires_grad: Flag | None = None,
     ) -> Self:
         """As empty; shape, type and device of this Tensor."""
-        return self.full_like(0, dtype=dtype, device=device, **kwargs)
+        return self.full_like(0, dtype, device, buffer, requires_grad)
 
     @classmethod
     def from_url(cls, url: str, gunzip: Flag = False, **kwargs: Any) -> Self:

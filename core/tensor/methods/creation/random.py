@@ -278,12 +278,16 @@ class Creation(Factories, Indexing):
     @classmethod
     @takes_numbers
     def randperm(
-        cls, n: Whole, device: str | None = None, dtype: DType | str = dtypes.int32, **kwargs: Any
+        cls,
+        n: Whole,
+        device: str | None = None,
+        dtype: DType | str = dtypes.int32,
+        requires_grad: Flag | None = None,
     ) -> Self:
         """The numbers 0 .. n-1 in a random order."""
         words, _ = cls._random_words(n, canonical_device(device))
         order = words.argsort() if n else words
-        return cls._drawn(order.cast(dtype), kwargs.pop("requires_grad", None))
+        return cls._drawn(order.cast(dtype), requires_grad)
 
     @takes_numbers
     def multinomial(self, num_samples: Whole = 1, replacement: Flag = False) -> Self:
