@@ -1,7 +1,7 @@
 """What DEBUG prints: to stderr, or to the logger "proofgrad" where a program has set one up; how far a long first call is; warnings.
 
 Owns: which of the two, the line of progress, signs that the output lacks, the line of a program that a warning is about. Does not own: the lines
-(core/tensor/runtime/report.py, core/compile/compiler.py), what is warned of.
+(core/tensor/runtime/report.py, core/compile/shown.py), what is warned of.
 """
 
 from __future__ import annotations

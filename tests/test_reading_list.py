@@ -41,3 +41,9 @@ def test_all_lines_are_as_many_as_it_says(said: str) -> None:
     ])  # fmt: skip
     stated = int(re.sub(r"\D", "", said))
     assert abs(counted - stated) <= 0.1 * stated, f"{counted} lines"
+
+
+def test_the_front_page_says_what_the_list_says() -> None:
+    front = (ROOT / "README.md").read_text()
+    way, hours = re.search(r"is about ([\d,]+)\nlines, .* about (\d+) hours", front).groups()
+    assert f"Together about {way} lines" in PAGE and f", {hours} hours;" in PAGE

@@ -1,7 +1,7 @@
 """What each stage changed of a graph, as lines of the text of loop nests.
 
 Owns: the texts of one graph on its way through the stages, in which a term keeps its name as long as it stays. Does not
-own: that text (show.py), where it is printed (compiler.py).
+own: that text (show.py), where it is printed (compile/shown.py).
 
     --- kernel: simplify merged: nothing changed
     --- kernel: choose axes -> Kernel

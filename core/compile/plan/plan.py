@@ -1,7 +1,7 @@
 """A plan: the launches that fill the roots of a graph, in order, and the buffers that they need.
 
 Owns: the types of plans, and what follows from their steps: when a buffer is used for the last time,
-how many bytes are held at once. Does not own: how a graph becomes one (compiler.py), running (core/tensor).
+how many bytes are held at once. Does not own: how a graph becomes one (compile/planning.py), running (core/tensor).
 """
 
 from __future__ import annotations

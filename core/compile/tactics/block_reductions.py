@@ -2,7 +2,7 @@
 
 Owns: the order of the loops of a block. Does not own: which contractions, and how long a block of them is
 (operands.py), which reductions of rows (schedule/reduction_blocks.py), the law (steps/sum_in_memory.py), the tile (tiles.py), the
-memory of a table (the plan's, compiler.py), how a store that combines runs (accumulate.py).
+memory of a table (the plan's, planning.py), how a store that combines runs (accumulate.py).
 
     out[m, n] = sum[k](a[m, k] * b[k, n])
 

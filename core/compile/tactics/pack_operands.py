@@ -1,7 +1,7 @@
 """Tactic: operands of a contraction are copied into tables, in the order of its tile.
 
 Owns: the layout of a table, the order in which it is filled. Does not own: the tile (tiles.py), which operands are
-worth a table (operands.py), the law (steps/stage.py), the memory (the plan's, compiler.py).
+worth a table (operands.py), the law (steps/stage.py), the memory (the plan's, planning.py).
 
 A table of an operand that moves with the loops x, k has the digits (x // size, k, x % size), and is as long as whole
 tiles need, so that the tile that reads it needs no mask.

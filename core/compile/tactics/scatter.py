@@ -1,7 +1,7 @@
 """Tactic: what is combined by position in memory goes to its positions, source by source.
 
 Owns: which reductions these are, whether it pays. Does not own: the law (steps/scatter.py), the memory of a table (the
-plan's, compiler.py), how loops in order run (accumulate.py, linearize.py).
+plan's, planning.py), how loops in order run (accumulate.py, linearize.py).
 
     out[r, d] = sum[j](where(position[j] == r, value[j, d], 0))
 
