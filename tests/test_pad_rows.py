@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from proven import fully_proved
 
 from proofgrad import Context, Tensor
 from proofgrad.core.compile.machine.machine import FirstCache
@@ -45,8 +46,8 @@ def test_gradients_of_convolutions_over_images_of_a_power_of_two_are_right(
                 np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_kernel_that_reads_padded_rows_is_proved() -> None:
-    with Context(PROVE=1):
+def test_a_kernel_that_reads_padded_rows_is_proved(capfd: pytest.CaptureFixture[str]) -> None:
+    with fully_proved(capfd):
         gradients((16, (32, 32), (3, 3), 1), "float32")
 
 
