@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofgrad import ShapeError, Tensor, TinyJit
+from proofgrad import GlobalCounters, Ops, ShapeError, Tensor, TinyJit
 
 torch = pytest.importorskip("torch")
 
 # 1, primes, powers, products, a prime that is done as a convolution
 SIZES = (1, 2, 3, 12, 13, 34, 60, 131)
+# several kernels, and primes that are matrices beside others
+LONG = (128, 210, 629)
 NORMS = ("backward", "ortho", "forward")
 
 
@@ -46,6 +48,54 @@ def test_transforms_are_torch_s(size: int) -> None:
     np.testing.assert_allclose(Tensor(z).irfft(size).numpy(), wanted, **close)
 
 
+@pytest.mark.parametrize("size", LONG)
+def test_long_transforms_are_torch_s_along_any_axis(size: int) -> None:
+    x, z = numbers(2, size, 3), numbers(size, 2, seed=1)
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    half = Tensor(x).rfft(axis=1)
+    wanted = pairs(torch.fft.rfft(torch.tensor(x), dim=1))
+    np.testing.assert_allclose(half.numpy(), wanted, **close)
+    np.testing.assert_allclose(half.irfft(size, axis=1).numpy(), x, **close)
+    np.testing.assert_allclose(Tensor(z).fft().numpy(), pairs(torch.fft.fft(joined(z))), **close)
+
+
+def test_work_grows_as_n_log_n() -> None:
+    """Each kernel reads and writes all numbers once, and there is one for three digits of the length."""
+    work = []
+    for size in (64, 512):
+        x = Tensor(numbers(4, size, 2).astype(np.float32)).realize()
+        x.fft().realize()
+        GlobalCounters.reset()
+        x.fft().realize()
+        work.append((GlobalCounters.global_ops / size, GlobalCounters.kernel_count))
+    (short, few), (long, many) = work
+    assert long < 1.7 * short and few <= 4 and many <= 6
+
+
+def test_tables_are_made_once() -> None:
+    x = Tensor(numbers(4, 270).astype(np.float32)).realize()
+    counts = []
+    for _ in range(3):
+        GlobalCounters.reset()
+        found = x.rfft().realize()
+        counts.append(GlobalCounters.kernel_count)
+        assert found.shape == (4, 136, 2)
+    assert counts[1:] == [5, 5]
+    assert not [node for node in x.rfft().uop.toposort() if node.op is Ops.COPY]
+
+
+def test_what_is_no_number_reaches_its_own_transform_only() -> None:
+    x = numbers(3, 48)
+    x[1, 5], x[2, 7] = np.inf, np.nan
+    found = Tensor(x).rfft().numpy()
+    np.testing.assert_allclose(found[0], pairs(torch.fft.rfft(torch.tensor(x[0]))), atol=1e-10)
+    assert not np.isfinite(found[1:]).any()
+    z = numbers(25, 2)
+    z[0, 1] = z[24, 1] = np.nan  # imaginary parts that must be 0 are not read
+    wanted = torch.fft.irfft(joined(np.nan_to_num(z)), n=48).numpy()
+    np.testing.assert_allclose(Tensor(z).irfft(48).numpy(), wanted, atol=1e-10)
+
+
 @pytest.mark.parametrize("size", (5, 64, 131))
 def test_float32_is_as_near_as_it_can_be(size: int) -> None:
     z = numbers(2, size, 2).astype(np.float32)
@@ -66,7 +116,7 @@ def test_axes_and_lengths(axis: int, n: int | None) -> None:
     np.testing.assert_allclose(Tensor(z).irfft(n, axis).numpy(), wanted, atol=1e-10)
 
 
-@pytest.mark.parametrize("size", (6, 35))
+@pytest.mark.parametrize("size", (6, 35, 36))
 def test_gradients_are_torch_s(size: int) -> None:
     a = numbers(2, size)
     x, y = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Graph nodes that many methods make: reshapes, broadcasting, constants, copies to a device.
+"""Graph nodes that many methods make: reshapes, broadcasting, constants, parts side by side, copies to a device.
 
 Owns: numpy's rules of broadcasting. Does not own: the methods of these names, which check what they are given.
 """
@@ -6,9 +6,10 @@ Owns: numpy's rules of broadcasting. Does not own: the methods of these names, w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
-from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, show
 from proofgrad.core.ir.uop import UOp
@@ -74,3 +75,29 @@ def _constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
 def copy_node(node: UOp, device: str) -> UOp:
     """The values of `node` on another device."""
     return UOp(Ops.COPY, node.dtype, (node,), device)
+
+
+def stacked_node(parts: Sequence[UOp], axis: int) -> UOp:
+    """Of the first part its one element along an axis, of the next one its own, and so on: in one kernel, that computes them all."""
+    shape = tuple([len(parts) if k == axis else n for k, n in enumerate(parts[0].shape)])
+    return _chosen([broadcast_node(part, shape) for part in parts], axis, 0)
+
+
+def _chosen(parts: Sequence[UOp], axis: int, first: int) -> UOp:
+    """At each number along the axis, from `first` on, what the part of that number has there."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    before, behind = _chosen(parts[:half], axis, first), _chosen(parts[half:], axis, first + half)
+    is_before = _is_before(first + half, axis, before.shape)
+    return UOp(Ops.WHERE, before.dtype, (is_before, before, behind))
+
+
+@lru_cache(maxsize=1024)
+def _is_before(end: int, axis: int, shape: Shape) -> UOp:
+    """Whether the number along an axis is below one."""
+    limit = broadcast_node(UOp.const(dtypes.int32, end), (shape[axis],))
+    counter = UOp(Ops.IOTA, dtypes.int32, (), shape[axis])
+    line = tuple([n if k == axis else 1 for k, n in enumerate(shape)])
+    is_before = UOp(Ops.CMPLT, dtypes.bool, (counter, limit))
+    return broadcast_node(reshape_node(is_before, line), shape)

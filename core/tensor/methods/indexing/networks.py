@@ -26,10 +26,10 @@ from typing import TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, at_least, is_plain
+from proofgrad.core.ir.shapes import at_least, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Whole
-from proofgrad.core.tensor.data.nodes import broadcast_node, reshape_node
+from proofgrad.core.tensor.data.nodes import broadcast_node, reshape_node, stacked_node
 from proofgrad.core.tensor.methods.movement.room import shrunk
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime.device import Device
@@ -304,20 +304,8 @@ def _compared_in_blocks(x: _T, size: int, comparators: Iterable[tuple[int, int]]
     parts, in_one_place = [shrunk(node, cut) for cut in cuts], _compares_in_one_place(x)
     for k, other in comparators:
         parts[k], parts[other] = _compared(parts[k], parts[other], in_one_place)
-    stacked = _stacked([broadcast_node(part, view) for part in parts], 0, view)
+    stacked = stacked_node(parts, 1)
     return x._with(stacked).contiguous().reshape(x.shape)
-
-
-def _stacked(parts: list[UOp], first: int, shape: Shape) -> UOp:
-    """Of the first part its element 0 along axis 1, of the next one its element 1, and so on, from the number of the first."""
-    if len(parts) == 1:
-        return parts[0]
-    half = len(parts) // 2
-    before, behind = (
-        _stacked(parts[:half], first, shape),
-        _stacked(parts[half:], first + half, shape),
-    )
-    return UOp(Ops.WHERE, before.dtype, (_is_before(first + half, shape), before, behind))
 
 
 @lru_cache(maxsize=64)
@@ -354,15 +342,6 @@ def _bitonic_sorter(size: int) -> tuple[tuple[int, int], ...]:
     block = _bitonic_sorter(apart)
     rest = [(way * apart + k, way * apart + n) for way in range(ways) for k, n in block]
     return (*columns, *rest)
-
-
-@lru_cache(maxsize=1024)
-def _is_before(end: int, shape: Shape) -> UOp:
-    """Whether the number along axis 1 of three is below one."""
-    size = shape[1]
-    limit = broadcast_node(UOp.const(dtypes.int32, end), (size,))
-    is_before = UOp(Ops.CMPLT, dtypes.bool, (UOp(Ops.IOTA, dtypes.int32, (), size), limit))
-    return broadcast_node(reshape_node(is_before, (1, size, 1)), shape)
 
 
 @lru_cache(maxsize=1024)

@@ -241,13 +241,13 @@ class LinearAlgebra(Indexing):
     # -- Fourier transforms --------------------------------------------------------------------------
 
     def _pairs_along(self, axis: Whole, name: str) -> tuple[Self, int]:
-        """Complex numbers, as pairs, with `axis` of them last; and where that is."""
+        """Complex numbers, as pairs; and which of their axes it is."""
         if self.ndim < 2 or self.shape[-1] != 2:
             raise ShapeError(
                 f"{name} takes complex numbers as pairs, (.., n, 2), not {show(self.shape)}; of real numbers see rfft"
             )
         position = resolve_axis(axis, self.ndim - 1)
-        return real_type(self).transpose(position, -2), position
+        return real_type(self), position
 
     def fft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
         """The Fourier transform of complex numbers, given and returned as pairs. Shapes: (.., n, 2).
@@ -256,14 +256,12 @@ class LinearAlgebra(Indexing):
         and torch: "backward", "ortho", "forward". In float32, or float64. Raises: ShapeError.
         """
         z, position = self._pairs_along(axis, "fft")
-        result = complex_transform(z, _length("fft", z.shape[-2], n), norm, False)
-        return result.transpose(position, -2)
+        return complex_transform(z, position, _length("fft", z.shape[position], n), norm, False)
 
     def ifft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
         """What fft makes this of; see there. Shapes: (.., n, 2). Raises: ShapeError."""
         z, position = self._pairs_along(axis, "ifft")
-        result = complex_transform(z, _length("ifft", z.shape[-2], n), norm, True)
-        return result.transpose(position, -2)
+        return complex_transform(z, position, _length("ifft", z.shape[position], n), norm, True)
 
     def rfft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
         """The Fourier transform of real numbers: n // 2 + 1 complex ones, as pairs. Shapes: (.., n) to (.., n // 2 + 1, 2).
@@ -276,15 +274,15 @@ class LinearAlgebra(Indexing):
         if not self.ndim:
             raise ShapeError("rfft takes 1 axis or more")
         position = resolve_axis(axis, self.ndim)
-        x = real_type(self).transpose(position, -1)
-        result = half_transform(x, _length("rfft", x.shape[-1], n), norm)
-        return result.transpose(position, -2)
+        return half_transform(
+            real_type(self), position, _length("rfft", self.shape[position], n), norm
+        )
 
     def irfft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
         """The real numbers of which rfft makes this. Shapes: (.., m, 2) to (.., n), by default n = 2 (m - 1). Raises: ShapeError."""
         z, position = self._pairs_along(axis, "irfft")
-        size = _length("irfft", 2 * (z.shape[-2] - 1), n)
-        return from_half(z, size, norm).transpose(position, -1)
+        size = _length("irfft", 2 * (z.shape[position] - 1), n)
+        return from_half(z, position, size, norm)
 
     # -- iterations ----------------------------------------------------------------------------------
 
