@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofgrad import ShapeError, Tensor, TinyJit, gradcheck
+from proofgrad import GlobalCounters, Ops, ShapeError, Tensor, TinyJit, gradcheck
+from proofgrad.core.tensor.runtime.kept_program import KeptProgram
 
 SIZES = (0, 1, 2, 3, 5, 13)
 
@@ -229,6 +230,42 @@ def test_all_steps_run_the_same_kernels_recorded_too() -> None:
     for k in range(4):
         b = Tensor(matrices(9, 2, seed=k)).float().realize()
         np.testing.assert_allclose((a @ solve(a, b)).numpy(), b.numpy(), atol=1e-4)
+
+
+def test_graphs_are_made_once_and_signs_and_logarithms_are_one_elimination() -> None:
+    a = Tensor(definite(2, 5, 5)).realize()
+    for found in (a.det(), a.cholesky(), *a.slogdet()):
+        assert sum(node.op is Ops.APPLY for node in found._uop.toposort()) == 1
+        assert len(found._uop.toposort()) < 12
+    counts = []
+    for run in (lambda: a.det().realize(), lambda: Tensor.realize(*a.slogdet())):
+        GlobalCounters.reset()
+        run()
+        counts.append(GlobalCounters.kernel_count)
+    assert counts[1] < counts[0] + 8
+
+
+def test_steps_of_small_matrices_are_one_native_call(
+    fresh_runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHECK", "0")
+    ran: list[KeptProgram] = []
+    run = KeptProgram.run
+    monkeypatch.setattr(
+        KeptProgram, "run", lambda self, *given: (ran.append(self), run(self, *given))
+    )
+    for seed in range(3):
+        a = matrices(5, 5, seed=seed)
+        np.testing.assert_allclose(Tensor(a).realize().det().numpy(), np.linalg.det(a))
+    assert len(ran) == 2
+
+
+def test_pivots_of_infinities_and_nan_are_no_numbers() -> None:
+    a = matrices(3, 4, 4)
+    a[0, 2, 1], a[1, 0, 0] = math.nan, math.inf
+    found = Tensor(a).det().numpy()
+    assert not np.isfinite(found[:2]).any()
+    np.testing.assert_allclose(found[2], np.linalg.det(a[2]))
 
 
 REFUSED: dict[str, Callable[[], object]] = {

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
 MOST_NODES = 200  # of a graph: a larger one takes longer to run than to look at
-SMALL_BYTES = 1 << 16  # of a result: the kernel of a larger one takes longer than the way to it
+SMALL_BYTES = (
+    1 << 16
+)  # of a result, or that a kernel reads and writes: it takes longer for more of them than the way to it
 HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
 # What changes how a graph is compiled or run.
 _ASKED = settings.encoded("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
@@ -83,13 +85,13 @@ class KnownRun:
         is_told = is_watched()  # of each kernel: then they run one by one
         is_one = len(plan.steps) == 1 == len(kernels) and not is_told
         self._launch: Launch | None = kernels[0].ready() if is_one else None
-        is_small = plan.peak_bytes <= SMALL_BYTES and len(kernels) > 1
+        self._nbytes = sum([step.nbytes for step in plan.steps if step.kernel is not None])
+        is_small = 1 < len(kernels) and self._nbytes <= SMALL_BYTES * len(kernels)
         self._programs: deque[KeptProgram] | None = None  # that nobody runs now
         if is_small and not is_told:
             self._programs = deque(maxlen=SPARES)
         self._read = plan.steps[0].slots[1:]
         self._count, self._flops = len(kernels), sum([k.source.cost_flops for k in kernels])
-        self._nbytes = sum([step.nbytes for step in plan.steps if step.kernel is not None])
 
     def is_now(self, epoch: object) -> bool:
         """Whether the graph would get this plan now, on the machine that the device is now."""
@@ -232,9 +234,9 @@ class _Runs:
             return
         if not {device, HOST}.issuperset([b.src[1].arg for b in nodes if b.op is BUFFER]):
             return
-        if any([step.offsets for step in steps]):
-            return
-        if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
+        if len(steps) == 1 and (
+            steps[0].offsets or any([slot >= plan.inputs for slot in steps[0].slots[1:]])
+        ):
             return
         (root,) = asked.src
         if parts and changed_in_part(root) is not None:  # which is better done in place

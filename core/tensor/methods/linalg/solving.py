@@ -13,6 +13,8 @@ from typing import TypeVar
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
 from proofgrad.core.tensor.methods.indexing import Indexing
+from proofgrad.core.tensor.methods.indexing.take import take_along
+from proofgrad.core.tensor.methods.made_once import made_once
 
 _T = TypeVar("_T", bound=Indexing)
 
@@ -21,55 +23,56 @@ def eliminated(a: _T, b: _T) -> tuple[_T, _T, _T]:
     """`x` with a @ x = b, the pivots (.., n), and 1 or -1 (..): whether rows were exchanged an even number of times.
 
     Shapes: a (.., n, n), b (.., n, m), of one type and one shape before the last two axes. Source: Gauss and Jordan's elimination
-    with partial pivoting; Golub and Van Loan, Matrix Computations, 3.4.
+    with partial pivoting; Golub and Van Loan, Matrix Computations, 3.4. Of each step the row is found in one kernel, and all else is
+    another one, that only reads single elements: behind both matrices are a column of the pivots and one of the sign.
     """
     size, width = a.shape[-1], b.shape[-1]
-    both = a.cat(b, dim=-1)
-    rows, columns = a._iota(size).unsqueeze(-1), a._iota(size + width)
-    sign = a._with(constant_node(1, a.dtype, (*a.shape[:-2], 1, 1)))
-    pivots = a._with(constant_node(1, a.dtype, (*a.shape[:-1], 1)))
+    ones = a._with(constant_node(1, a.dtype, (*a.shape[:-1], 2)))
+    both = a.cat(b, ones, dim=-1).contiguous()
+    rows, columns = a._iota(size).unsqueeze(-1), a._iota(size + width + 2)
+    is_pivots, is_sign = columns.eq(size + width), columns.eq(size + width + 1)
     for number in _numbers(a):
         is_row, is_column = rows.eq(number), columns.eq(number)
         column = is_column.where(both, 0).sum(-1, keepdim=True)
-        at = (rows >= number).where(column.abs(), -1).argmax(-2, keepdim=True)
-        row, lead = _row(both, is_row), _row(both, rows.eq(at))
-        both = is_row.where(lead, rows.eq(at).where(row, both))
+        at = (rows >= number).where(column.abs(), -1).argmax(-2, keepdim=True).contiguous()
+        came_from = is_row.where(at, rows.eq(at).where(number, rows))
+        exchanged = take_along(both, came_from.expand(both.shape), both.ndim - 2)
+        lead = rows.eq(at).where(both, 0).sum(-2, keepdim=True)
         pivot = is_column.where(lead, 0).sum(-1, keepdim=True)
         # Where the largest is 0 there is nothing to eliminate below it, and no solution above it.
         divisor = ((rows > number) & pivot.eq(0)).where(1, pivot)
-        factor = is_column.where(both, 0).sum(-1, keepdim=True) / divisor
-        both = (both - is_row.where(0, factor) * lead).contiguous()
-        pivots = is_row.where(pivot, pivots).contiguous()
-        sign = at.eq(number).where(sign, -sign).contiguous()
-    _, result = both.split([size, width], -1)
-    return result / pivots, pivots.squeeze(-1), sign.reshape(a.shape[:-2])
+        factor = is_column.where(exchanged, 0).sum(-1, keepdim=True) / divisor
+        changed = exchanged - is_row.where(0, factor) * lead
+        sign = at.eq(number).where(both, -both)
+        noted = is_sign.where(sign, is_row.where(pivot, both))
+        both = (is_pivots | is_sign).where(noted, changed).contiguous()
+    _, result, pivots, signs = both.split([size, width, 1, 1], -1)
+    if not size:
+        signs = a._with(constant_node(1, a.dtype, (*a.shape[:-2], 1, 1)))
+    sign = signs._cut(signs.ndim - 2, 0, 1).reshape(a.shape[:-2])
+    return result / pivots, pivots.squeeze(-1), sign
 
 
 def _numbers(a: _T) -> list[_T]:
     """0, 1, .. of the rows, each a part of one memory."""
-    size = a.shape[-1]
-    line = a._as_tensor(list(range(size))) if size else a._iota(0)
-    return [a._with(line._uop)._cut(0, k, k + 1) for k in range(size)]
-
-
-def _row(both: _T, is_row: _T) -> _T:
-    return is_row.where(both, 0).sum(-2, keepdim=True)
+    line = a._iota(a.shape[-1]).contiguous()
+    return [line._cut(0, k, k + 1) for k in range(a.shape[-1])]
 
 
 def factored(a: _T) -> _T:
     """The lower triangular L with L @ L^T equal to `a`, which is symmetric; its upper part is not read."""
-    size = a.shape[-1]
-    rows, columns = a._iota(size).unsqueeze(-1), a._iota(size)
-    rest = a
-    found = a._with(constant_node(0, a.dtype, a.shape))
+    rows, columns = a._iota(a.shape[-1]).unsqueeze(-1), a._iota(a.shape[-1])
+    rest = (rows >= columns).where(a, a.transpose(-2, -1)).contiguous()
     for number in _numbers(a):
-        is_column = columns.eq(number)
-        column = (rows >= number).where(is_column.where(rest, 0).sum(-1, keepdim=True), 0)
-        pivot = rows.eq(number).where(column, 0).sum(-2, keepdim=True)
-        column = (column / pivot.sqrt()).contiguous()
-        rest = (rest - column * column.transpose(-2, -1)).contiguous()
-        found = is_column.where(column, found).contiguous()
-    return found
+        is_row, is_column = rows.eq(number), columns.eq(number)
+        line = is_row.where(rest, 0).sum(-2, keepdim=True)
+        column = is_column.where(rest, 0).sum(-1, keepdim=True)
+        root = is_column.where(line, 0).sum(-1, keepdim=True).sqrt()
+        below = ((rows > number) & (columns > number)).where(
+            rest - (column / root) * (line / root), rest
+        )
+        rest = (is_column & (rows >= number)).where(column / root, below).contiguous()
+    return (rows >= columns).where(rest, 0)
 
 
 def _solve_gradient(gradient: _T, a: _T, b: _T) -> tuple[_T, _T]:
@@ -102,19 +105,31 @@ def determinant(a: _T) -> _T:
 
 def log_determinant(a: _T) -> tuple[_T, _T]:
     """The sign of each determinant, and the logarithm of its size."""
-    _, pivots, sign = _pivots(a.detach())
-    negative = (pivots < 0).where(-1, 1).prod(-1).cast(a.dtype)
-    size: _T = _LOG_SIZE(a)
-    return pivots.eq(0).any(-1).where(0, sign * negative), size
+    both = _SIGN_AND_LOG(a)
+    sign, size = both.split([1, 1], -1)
+    return sign.detach().squeeze(-1), size.squeeze(-1)
 
 
-def _pivots(a: _T) -> tuple[_T, _T, _T]:
-    return eliminated(a, a._with(constant_node(0, a.dtype, (*a.shape[:-1], 0))))
+def _pivots(a: _T) -> tuple[_T, _T]:
+    _, pivots, sign = eliminated(a, a._with(constant_node(0, a.dtype, (*a.shape[:-1], 0))))
+    return pivots, sign
 
 
 def _product_of_pivots(a: _T) -> _T:
-    _, pivots, sign = _pivots(a)
+    pivots, sign = _pivots(a)
     return pivots.prod(-1) * sign
+
+
+def _sign_and_log(a: _T) -> _T:
+    pivots, sign = _pivots(a)
+    negative = (pivots < 0).where(-1, 1).prod(-1).cast(a.dtype)
+    sign = pivots.eq(0).any(-1).where(0, sign * negative)
+    return sign.unsqueeze(-1).cat(pivots.abs().log().sum(-1, keepdim=True), dim=-1)
+
+
+def _log_gradient(gradient: _T, a: _T) -> _T:
+    of_size = gradient._cut(gradient.ndim - 1, 1, 2).unsqueeze(-1)
+    return of_size * _inverse_turned(a)
 
 
 def _inverse_turned(a: _T) -> _T:
@@ -124,17 +139,14 @@ def _inverse_turned(a: _T) -> _T:
     return inverse.transpose(-2, -1)
 
 
-def _whole(gradient: _T) -> _T:
-    return gradient.unsqueeze(-1).unsqueeze(-1)
-
-
-_DETERMINANT = custom_vjp(
-    _product_of_pivots,
-    backward=lambda gradient, a: _whole(gradient * determinant(a)) * _inverse_turned(a),
+_DETERMINANT = made_once(
+    custom_vjp(
+        _product_of_pivots,
+        backward=lambda gradient, a: (
+            (gradient * determinant(a)).unsqueeze(-1).unsqueeze(-1) * _inverse_turned(a)
+        ),
+    )
 )
-_LOG_SIZE = custom_vjp(
-    lambda a: _pivots(a)[1].abs().log().sum(-1),
-    backward=lambda gradient, a: _whole(gradient) * _inverse_turned(a),
-)
-SOLVED = custom_vjp(lambda a, b: eliminated(a, b)[0], backward=_solve_gradient)
-FACTORED = custom_vjp(factored, backward=_factor_gradient)
+_SIGN_AND_LOG = made_once(custom_vjp(_sign_and_log, backward=_log_gradient))
+SOLVED = made_once(custom_vjp(lambda a, b: eliminated(a, b)[0], backward=_solve_gradient))
+FACTORED = made_once(custom_vjp(factored, backward=_factor_gradient))
