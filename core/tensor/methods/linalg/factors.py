@@ -6,7 +6,6 @@ matrix (matrices.py), elimination (solving.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -14,6 +13,7 @@ from proofgrad.core.tensor.data.arguments import Flag, Real, Whole
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
+from proofgrad.core.tensor.methods.made_once import made_once
 
 # Jacobi's method converges quadratically once it is near: this many sweeps over all pairs of columns.
 _SWEEPS = {dtypes.float64: 10}
@@ -44,15 +44,21 @@ def identity(x: _T, size: Whole) -> _T:
 def reflected(x: _T) -> tuple[_T, _T]:
     """Q and R of Householder's reflections. Shapes: (.., m, n) to (.., m, m) and (.., m, n)."""
     rows, columns = x.shape[-2:]
-    line = x._iota(rows)
-    r = x
-    q = identity(x, rows).expand((*x.shape[:-2], rows, rows))
+    r, q = _mirrored(x).split([columns, rows], -1)
+    return turned(q), r
+
+
+@made_once
+def _mirrored(x: _T) -> _T:
+    """R, and beside it the transpose of Q: what all mirrors make of the matrix and of the identity."""
+    rows, columns = x.shape[-2:]
+    line, beside = x._iota(rows), x._iota(rows + columns)
+    both = x.cat(identity(x, rows).expand((*x.shape[:-1], rows)), dim=-1)
     for k in range(min(rows - 1, columns)):
-        mirror, scale = _mirror(r._cut(r.ndim - 1, k, k + 1), line, k)
-        r = (r - product(mirror * scale, product(turned(mirror), r))).contiguous()
-        q = (q - product(product(q, mirror), turned(mirror * scale))).contiguous()
-    below = line.unsqueeze(-1) > x._iota(columns)
-    return q, below.where(0, r)
+        mirror, scale = _mirror(both._cut(both.ndim - 1, k, k + 1), line, k)
+        both = (both - product(mirror * scale, product(turned(mirror), both))).contiguous()
+    below = (line.unsqueeze(-1) > beside) & (beside < columns)
+    return below.where(0, both)
 
 
 def _mirror(column: _T, line: _T, k: Whole) -> tuple[_T, _T]:
@@ -103,27 +109,33 @@ def _in_order(x: _T, order: _T) -> _T:
     return take_along(x, order.unsqueeze(-2).expand(x.shape), x.ndim - 1)
 
 
+@made_once
 def _rotated(x: _T, rows: Whole) -> _T:
-    """With columns rotated in pairs until they are orthogonal in the first `rows` rows."""
+    """With columns rotated in pairs until they are orthogonal in the first `rows` rows.
+
+    A column of one half and its neighbour in the other are a pair. All but the first column go around in a circle, so that in a
+    sweep each is beside each other once, and in its place again: every round is the same kernels. With a column of zeros halves are equal.
+    """
     size, axis = x.shape[-1], x.ndim - 1
-    result = x
-    for _ in range(_SWEEPS.get(x.dtype, _SWEEPS_OF_SINGLE)):
-        for first, second in _rounds(size):
-            rest = [k for k in range(size) if k not in first + second]
-            a, b = _pairs_turned(_columns(result, first), _columns(result, second), rows)
-            order = [*first, *second, *rest]
-            joined = a.cat(b, *([_columns(result, rest)] if rest else []), dim=axis)
-            result = _columns(joined, [order.index(k) for k in range(size)]).contiguous()
-    return result
+    half = (size + 1) // 2
+    result = x._pad_zeros([(0, size % 2 if k == axis else 0) for k in range(x.ndim)])
+    came_from = _around_the_circle(x, half).contiguous()
+    for _ in range(_SWEEPS.get(x.dtype, _SWEEPS_OF_SINGLE) * (2 * half - 1)):
+        one, other = result.split([half, half], -1)
+        result = take(_pairs_turned(one, other, rows), axis, came_from).contiguous()
+    return result._cut(axis, 0, size)
 
 
-def _columns(x: _T, positions: Sequence[int]) -> _T:
-    """The named columns; their numbers are data, so that every round is the same kernel."""
-    return take(x, x.ndim - 1, x._as_tensor(list(positions)))
+def _around_the_circle(x: _T, half: Whole) -> _T:
+    """Which column comes next to each place: from the second half forward to the first, and from its end back."""
+    place = x._iota(2 * half)
+    last = place.eq(2 * half - 1).where(half - 1, place + 1)
+    found: _T = place.eq(1).where(half, (place < half).where(place - 1, last))
+    return place.eq(0).where(0, found) if half > 1 else place
 
 
-def _pairs_turned(one: _T, other: _T, rows: Whole) -> tuple[_T, _T]:
-    """Column k of both turned in their plane so that they become orthogonal."""
+def _pairs_turned(one: _T, other: _T, rows: Whole) -> _T:
+    """Column k of both turned in their plane so that they become orthogonal; the first ones, and then the others."""
     a, b = one._cut(one.ndim - 2, 0, rows), other._cut(one.ndim - 2, 0, rows)
     mixed = (a * b).sum(-2, keepdim=True)
     apart = b.square().sum(-2, keepdim=True) - a.square().sum(-2, keepdim=True)
@@ -134,20 +146,8 @@ def _pairs_turned(one: _T, other: _T, rows: Whole) -> tuple[_T, _T]:
     tangent = none.where(0, (ratio < 0).where(-tangent, tangent))
     cosine = (tangent.square() + 1).rsqrt()
     sine = cosine * tangent
-    return one * cosine - other * sine, one * sine + other * cosine
-
-
-def _rounds(size: Whole) -> list[tuple[list[int], list[int]]]:
-    """Every pair of columns once, in rounds of pairs that share none (the circle method)."""
-    positions = list(range(size)) + ([-1] if size % 2 else [])
-    half = len(positions) // 2
-    rounds = []
-    for _ in range(len(positions) - 1):
-        pairs = [(positions[k], positions[-1 - k]) for k in range(half)]
-        pairs = [pair for pair in pairs if -1 not in pair]
-        rounds.append(([a for a, _ in pairs], [b for _, b in pairs]))
-        positions = [positions[0], positions[-1], *positions[1:-1]]
-    return rounds
+    first, second = one * cosine - other * sine, one * sine + other * cosine
+    return first.cat(second, dim=-1)
 
 
 # -- symmetric matrices ----------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _eigen_gradient(gradient: _T, x: _T) -> _T:
     return (whole + turned(whole)) / 2
 
 
-_EIGEN = custom_vjp(_eigen, backward=_eigen_gradient)
+_EIGEN = made_once(custom_vjp(_eigen, backward=_eigen_gradient))
 
 
 # -- pseudo-inverses -------------------------------------------------------------------------------
