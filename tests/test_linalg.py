@@ -234,10 +234,10 @@ def test_all_steps_run_the_same_kernels_recorded_too() -> None:
 
 def test_graphs_are_made_once_and_signs_and_logarithms_are_one_elimination() -> None:
     a = Tensor(definite(2, 5, 5)).realize()
-    for found in (a.det(), a.cholesky(), *a.slogdet(), *a.qr(), *a.eigh()):
+    for found in (a.det(), a.cholesky(), *a.slogdet(), *a.qr()):
         assert sum(node.op is Ops.APPLY for node in found._uop.toposort()) == 1
         assert len(found._uop.toposort()) < 12
-    assert len(a.svd()[0]._uop.toposort()) < 120
+    assert max(len(a.eigh()[0]._uop.toposort()), len(a.svd()[0]._uop.toposort())) < 120
     counts = []
     for run in (lambda: a.det().realize(), lambda: Tensor.realize(*a.slogdet())):
         GlobalCounters.reset()
