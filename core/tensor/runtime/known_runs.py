@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
 MOST_NODES = 200  # of a graph: a larger one takes longer to run than to look at
-SMALL_BYTES = (
-    1 << 16
-)  # of a result, or that a kernel reads and writes: it takes longer for more of them than the way to it
+# Of a result, or that a kernel reads and writes: for more of them it takes longer than the way to it.
+SMALL_BYTES = 1 << 16
 HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
 # What changes how a graph is compiled or run.
 _ASKED = settings.encoded("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
