@@ -61,35 +61,36 @@ def find_contraction(
     """The one sum of products of a kernel with one store, and its best tile; None: nothing to tile."""
     if override.tiled is False:
         return None
-    ways = [(contraction, _best(tiles, contraction, target, override))
-            for contraction in contractions(kernel, override, target)
+    ways = [(contraction, tiles) for contraction in contractions(kernel, override, target)
             if (tiles := _tiles(contraction, target, override))]  # fmt: skip
-    if len(ways) <= 1:
-        return ways[0] if ways else None
-    return min(ways, key=lambda way: _cost_with_tables(way[1], way[0], target, override))
+    if not ways:
+        return None
+    if len(ways) == len(ways[0][1]) == 1:
+        return ways[0][0], ways[0][1][0]
+    return _fastest(ways, target, override)
 
 
-def _best(tiles: list[Tile], contraction: Contraction, target: Target, override: Schedule) -> Tile:
-    """The fastest tile, with what it takes to fill the tables that it reads."""
-    if len(tiles) == 1:
-        return tiles[0]
-    found, least = tiles[0], (inf, inf, 0)
-    bounds = [(least_cycles(tile, contraction, target), k) for k, tile in enumerate(tiles)]
-    for bound, k in sorted(bounds):
+def _fastest(
+    ways: list[tuple[Contraction, list[Tile]]], target: Target, override: Schedule
+) -> tuple[Contraction, Tile]:
+    """The fastest tile of all ways, with what it takes to fill the tables that it reads; of equal ones that of the first way.
+
+    Those that promise most are looked at first, so that nothing more is asked of a tile, or of a way, whose bound is too slow.
+    """
+    bounds = [(least_cycles(tile, contraction, target), number, k)
+              for number, (contraction, tiles) in enumerate(ways)
+              for k, tile in enumerate(tiles)]  # fmt: skip
+    least = (inf, len(ways), inf, 0)
+    for bound, number, k in sorted(bounds):
         if bound > least[0]:
             break
-        cost = _cost(tiles[k], contraction, target)
+        contraction, tile = ways[number][0], ways[number][1][k]
+        cost = _cost(tile, contraction, target)
         if cost <= least[0]:
-            total = cost + filling(contraction, tiles[k], target, override)
-            if (way := (total, cost, k)) < least:
-                found, least = tiles[k], way
-    return found
-
-
-def _cost_with_tables(
-    tile: Tile, contraction: Contraction, target: Target, override: Schedule
-) -> float:
-    return _cost(tile, contraction, target) + filling(contraction, tile, target, override)
+            total = cost + filling(contraction, tile, target, override)
+            least = min(least, (total, number, cost, k))
+    _, number, _, k = least
+    return ways[number][0], ways[number][1][k]
 
 
 def _tiles(contraction: Contraction, target: Target, override: Schedule) -> list[Tile]:
