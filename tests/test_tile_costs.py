@@ -11,14 +11,16 @@ from test_tiles import AVX512, matmul
 from proofgrad import Tensor
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Tile
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Schedule, Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.passes.stages import run_stages
+from proofgrad.core.compile.schedule import tiles
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions
 from proofgrad.core.compile.schedule.cost_model import (
     cycles_across_lines,
     cycles_of_tiles,
     goes_along_rows,
+    least_cycles,
     readers_worth_a_table,
 )
 from proofgrad.core.compile.schedule.operands import filling, packs_columns, planned_staging
@@ -61,10 +63,28 @@ def test_no_tile_costs_less_than_the_one_that_is_taken(sizes: tuple[int, int, in
     kernel = simplified(*sizes)
     found = find_contraction(kernel, ONE_THREAD)
     assert found is not None
-    tiles = [Tile(n, m, 16) for n in range(2, 17) for m in range(1, 9) if n * m + m + 3 <= 32]
+    every = [Tile(n, m, 16) for n in range(2, 17) for m in range(1, 9) if n * m + m + 3 <= 32]
     ways = contractions(kernel, AUTOMATIC, ONE_THREAD)
-    costs = [cost(way, tile, ONE_THREAD) for way in ways for tile in tiles]
+    costs = [cost(way, tile, ONE_THREAD) for way in ways for tile in every]
     assert cost(*found, ONE_THREAD) <= min(costs)
+
+
+def test_what_tables_take_is_asked_of_no_tile_that_is_slower_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long way over few rows, too: it is not searched for its own best tile."""
+    asked: list[tuple[Contraction, Tile]] = []
+
+    def filling_asked(way: Contraction, tile: Tile, target: Target, override: Schedule) -> float:
+        asked.append((way, tile))
+        return filling(way, tile, target, override)
+
+    monkeypatch.setattr(tiles, "filling", filling_asked)
+    found = find_contraction.__wrapped__(simplified(2, 77, 557), ONE_THREAD)
+    assert found is not None
+    least = cost(*found, ONE_THREAD)
+    assert asked
+    assert all(least_cycles(tile, way, ONE_THREAD) <= least for way, tile in asked)
 
 
 def test_a_table_that_few_rows_read_is_not_filled() -> None:

@@ -81,7 +81,7 @@ class Contraction:
         """All loops of the sum, outermost first."""
         return (*self.blocks, *self.reduction.src[1:])
 
-    @property
+    @cached_property
     def multiplications(self) -> int:
         """How many products of two factors the whole kernel adds up."""
         sums = self.row_count * self.column_count * self.other_tiles
@@ -91,6 +91,11 @@ class Contraction:
     def other_tiles(self) -> int:
         """The iterations of the loops outside of the tile: how often rows times columns are computed."""
         return prod(size_of(loop) for loop in self.others)
+
+    @cached_property
+    def repetitions(self) -> int:
+        """How often all tiles of rows and columns are gone through: for each block of the sum anew."""
+        return self.other_tiles * prod([size_of(loop) for loop in self.blocks])
 
     @cached_property
     def row_steps(self) -> list[int | None]:
@@ -354,8 +359,8 @@ def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:
 
 def tiles_of(contraction: Contraction, tile: Tile) -> int:
     """How many tiles the kernel goes through: those of each block of the sum count anew."""
-    blocks = prod(size_of(loop) for loop in contraction.blocks)
-    return prod(tiles_along(contraction, tile), start=contraction.other_tiles * blocks)
+    row_tiles, column_tiles = tiles_along(contraction, tile)
+    return row_tiles * column_tiles * contraction.repetitions
 
 
 @lru_cache(maxsize=32)

@@ -6,6 +6,7 @@ tactics/local_buffers.py, fusion/kernels.py).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import gcd, inf, log2
 
 from proofgrad.core.compile.machine.machine import FirstCache
@@ -451,8 +452,13 @@ def lie_near(
 
 def columns_collide(contraction: Contraction, cache: FirstCache) -> bool:
     """Whether what a tile reads of the columns, step by step, is more than its sets of the first cache hold."""
-    loads = [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]
-    return any(collide(load, contraction.reduction.src[-1], cache) for load in loads)
+    return _loads_collide(contraction.column_factor, contraction.reduction.src[-1], cache)
+
+
+@lru_cache(maxsize=16)  # asked for each tile
+def _loads_collide(factor: UOp, loop: UOp, cache: FirstCache) -> bool:
+    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
+    return any(collide(load, loop, cache) for load in loads)
 
 
 def collide(load: UOp, loop: UOp, cache: FirstCache) -> bool:

@@ -134,15 +134,19 @@ def _pays_order(contraction: Contraction, tile: Tile, target: Target) -> bool:
     """
     if contraction.readers_of_columns(tile) < 2 or not contraction.pays_tables(target):
         return False
-    along_rows, _ = waits_of_orders(tile, contraction, target, are_copied=True)
+    along_rows, along_columns = waits_of_orders(tile, contraction, target, are_copied=True)
     table = cycles_of_tables(contraction, Staged(False, True), tile, target)
     cycles = table + target.core.launch_cycles + tiles_of(contraction, tile) * along_rows
-    return cycles < _without_table(contraction, tile, target)
+    return cycles < _without_table(contraction, tile, target, along_columns)
 
 
-def _without_table(contraction: Contraction, tile: Tile, target: Target) -> float:
-    """The cycles that columns take which get no table: of packing them, or across lines, and what tiles wait for in the better order."""
-    _, along_columns = waits_of_orders(tile, contraction, target, are_copied=True)
+def _without_table(
+    contraction: Contraction, tile: Tile, target: Target, along_columns: float
+) -> float:
+    """The cycles that columns take which get no table: of packing them, or across lines, and what tiles wait for in the better order.
+
+    `along_columns`: what a tile waits for of packed ones.
+    """
     tiles = tiles_of(contraction, tile)
     packed = _packing(contraction, tile, target) + tiles * along_columns
     if contraction.columns_lie_apart:
@@ -203,8 +207,8 @@ def _pays_transposing(contraction: Contraction, tile: Tile, target: Target) -> b
 def _packing(contraction: Contraction, tile: Tile, target: Target) -> float:
     """Cycles in which all items pack their columns."""
     tiles = tiles_of(contraction, tile)
-    readers = row_tiles_of_an_item(contraction, tile, target)
-    readers *= sizes_of(others_of_an_item(contraction, tile, target))
+    inside = sizes_of(others_of_an_item(contraction, tile, target))
+    readers = inside * row_tiles_of_an_item(contraction, tile, target, inside)
     return tiles * cycles_to_pack(tile, contraction, target) / readers
 
 
@@ -229,14 +233,16 @@ def sizes_of(loops: Iterable[UOp]) -> int:
     return prod([size_of(x) for x in loops])
 
 
-def row_tiles_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> int:
+def row_tiles_of_an_item(
+    contraction: Contraction, tile: Tile, target: Target, inside: int | None = None
+) -> int:
     """So many tiles of rows has an item that packs the columns of a tile for them.
 
-    Fewer of them keep threads busy, and pack the same columns again. All threads together take at most what they would if all had as much to
+    `inside`: iterations of `others_of_an_item`, where they are known. Fewer tiles keep threads busy, and pack the same columns again. All threads together take at most what they would if all had as much to
     do, and one item more (R. L. Graham, Bounds for certain multiprocessing anomalies, 1966): the least of that.
     """
     row_tiles, column_tiles = tiles_along(contraction, tile)
-    others = sizes_of(others_of_an_item(contraction, tile, target))
+    others = inside or sizes_of(others_of_an_item(contraction, tile, target))
     columns = contraction.other_tiles // others * column_tiles
     packing = cycles_to_pack(tile, contraction, target)
     products = tile.rows * tile.vectors * contraction.depth / target.core.multiply_adds_a_cycle
