@@ -13,11 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from proofgrad.core.compile.fusion.meeting_points import MeetingPoints
-from proofgrad.core.compile.fusion.views import (
-    computed_for_views,
-    joined_again,
-    read_through_many_views,
-)
+from proofgrad.core.compile.fusion.views import computed_again, joined_again
 from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
@@ -57,11 +53,10 @@ def beyond_limits(
     `nodes`: all of the graph, sources first. `meets`: where all uses of each meet.
     """
     added = joined_again(nodes, stored)
-    added |= computed_for_views(nodes, consumers, stored | added)
+    added |= computed_again(nodes, consumers, stored | added, target)
     repetitions = _repetitions(nodes, consumers, stored | added)
     added |= _ends_of_long_chains(nodes, meets, stored | added)
-    added |= _of_large_kernels(nodes, stored | added, repetitions, consumers, target)
-    return added | read_through_many_views(nodes, consumers, stored | added)
+    return added | _of_large_kernels(nodes, stored | added, repetitions, consumers, target)
 
 
 def _ends_of_long_chains(nodes: Sequence[UOp], meets: MeetingPoints, stored: set[UOp]) -> set[UOp]:

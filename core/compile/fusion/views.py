@@ -11,14 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from proofgrad.core.compile.fusion.work import below_movement, cycles_of_work
-from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.compile.fusion.work import below_movement, cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
 # Views through which one kernel reads a value that it computes; it computes it for each of them.
 MOST_VIEWS = 64
-# Cycles of a vector that one kernel spends on computing a value for views beyond the first.
+# Cycles of a vector that one kernel spends on computing a value for views beyond the first: its instructions are compiled.
 MOST_CYCLES_AGAIN = 48
+# Of views that show few elements together it spends so many times as much, for a buffer would have them all.
+MOST_TIMES_OF_FEW = 8
 # So many reductions over what one value computes run in loops that share it.
 FEW_REDUCTIONS = 4
 # Of so many views no more are counted.
@@ -27,6 +31,9 @@ ENOUGH_VIEWS = 256
 MOST_PLACED = 16
 # Moves by which a value is read at other elements.
 _ELSEWHERE = frozenset({Ops.PAD, Ops.SHRINK, Ops.SKEW, Ops.FLIP, Ops.PERMUTE})
+# Those that show the same elements.
+_SAME_ELEMENTS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.EXPAND, Ops.DETACH})
+_COMPUTED = ELEMENTWISE | {Ops.PAD, Ops.SHRINK}
 _NONE: frozenset[UOp] = frozenset()
 
 
@@ -58,10 +65,10 @@ def _some(sets: Sequence[frozenset[UOp]]) -> frozenset[UOp]:
     return found if len(found) >= MOST_PLACED else found.union(*sets)
 
 
-def computed_for_views(
-    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
+def computed_again(
+    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp], target: Target
 ) -> set[UOp]:
-    """Values that one kernel would spend too many cycles on to compute them again.
+    """Values that take longer to be computed for each view than to be kept in memory, or that kernels would be too long with.
 
     As with kernels, a buffer is worth while where the views part. Reductions have loops of their own for what they read.
     """
@@ -69,36 +76,55 @@ def computed_for_views(
     views: dict[UOp, frozenset[_View]] = {}
     known: dict[tuple[UOp, _View], _View] = {}
     for node in reversed(nodes):
-        parts = [_views_by(user, views, known) for user in consumers[node]]
+        parts = [_views_by(user, node, views, known) for user in consumers[node]]
         every = parts[0] if len(parts) == 1 else _together(parts)
-        if len(parts) > 1 and node.op in ELEMENTWISE and node not in stored:
-            again = _beyond_first(every, stored)
-            if again > max([_beyond_first(part, stored) for part in parts]) and (
-                again * cycles_of_work(node, stored | added) > MOST_CYCLES_AGAIN
-            ):
-                added.add(node)
+        if len(parts) > 1 and (source := _as_computed(node)) not in stored:
+            again = _beyond_first(every, elements(node.shape), stored)
+            fewer = max([_beyond_first(p, elements(node.shape), stored).views for p in parts])
+            if again.views > fewer and _is_worth_a_buffer(source, again, stored | added, target):
+                added.add(source)
         is_end = not every or node in stored or node in added
-        views[node] = frozenset({_View(node, 0)}) if is_end else every
+        views[node] = frozenset({_View(node, 0, elements(node.shape))}) if is_end else every
     return added
 
 
 class _View(NamedTuple):
-    """A way from a value to the end of its kernel, or to a reduction in it: that end, and a number that is 0 where nothing is moved."""
+    """A way from a value to the end of its kernel, or to a reduction in it: that end, a number that is 0 where nothing is moved, and how many
+    elements it shows."""
 
     end: UOp
     number: int
+    size: int
+
+
+class _Again(NamedTuple):
+    """Views for which a value is computed again, elements that all views show, and how many of these are computed again."""
+
+    views: int
+    shown: int
+    elements: int
 
 
 def _views_by(
-    user: UOp, views: Mapping[UOp, frozenset[_View]], known: dict[tuple[UOp, _View], _View]
+    user: UOp,
+    node: UOp,
+    views: Mapping[UOp, frozenset[_View]],
+    known: dict[tuple[UOp, _View], _View],
 ) -> frozenset[_View]:
-    """The views of what a node reads."""
+    """The views of `node` that one of its users has."""
     if user.op is Ops.REDUCE_AXIS:
-        return frozenset({_View(user, 0)})
+        return frozenset({_View(user, 0, elements(node.shape))})
+    if user.op is Ops.EXPAND:
+        most = elements(node.shape)
+        return frozenset([v._replace(size=min(v.size, most)) for v in views[user]])
     if user.op not in _ELSEWHERE:
         return views[user]
+    most = min(elements(user.shape), elements(node.shape))
     return frozenset(
-        [known.setdefault((user, v), _View(v.end, len(known) + 1)) for v in views[user]]
+        [
+            known.setdefault((user, v), _View(v.end, len(known) + 1, min(v.size, most)))
+            for v in views[user]
+        ]
     )
 
 
@@ -108,37 +134,40 @@ def _together(parts: Sequence[frozenset[_View]]) -> frozenset[_View]:
     return found if len(found) > ENOUGH_VIEWS else found.union(*parts)
 
 
-def _beyond_first(views: frozenset[_View], stored: set[UOp]) -> int:
-    """How many of the views are not the first one of their kernel, or of a reduction of a few that are in one."""
-    ends = {view.end for view in views}
-    reductions = [end for end in ends if end.op is Ops.REDUCE_AXIS and end not in stored]
-    return len(views) - len(ends) + max(0, len(reductions) - FEW_REDUCTIONS)
+def _as_computed(node: UOp) -> UOp:
+    """What is computed of the elements that a node shows, each of them once."""
+    while node.op in _SAME_ELEMENTS:
+        node = node.src[0]
+    return node
 
 
-def read_through_many_views(
-    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
-) -> set[UOp]:
-    """Values that one kernel would compute for more views than are allowed.
+def _beyond_first(views: frozenset[_View], size: int, stored: set[UOp]) -> _Again:
+    """What is beyond the elements of a value that each kernel has to compute, or that a few reductions in one share."""
+    shown: dict[UOp, int] = {}
+    shared: set[UOp] = set()
+    for view in views:
+        if view.end in stored or view.end.op is not Ops.REDUCE_AXIS:
+            shown[view.end] = shown.get(view.end, 0) + view.size
+        elif view.number == 0:
+            shared.add(view.end)
+    few = min(len(shared), FEW_REDUCTIONS)
+    first = sum([min(size, each) for each in shown.values()]) + few * size
+    total = sum([view.size for view in views])
+    return _Again(len(views) - max(1, len(shown) + few), total, max(0, total - max(first, size)))
 
-    A view is the chain of movements and reductions between a value and what its kernel stores: the
-    first of them and the view of that one, as a number.
-    """
-    added: set[UOp] = set()
-    numbers: dict[tuple[UOp, int], int] = {}
-    views: dict[UOp, set[int]] = {}
-    for node in reversed(nodes):
-        found: set[int] = set()
-        for user in consumers[node]:
-            if user.op in MOVEMENT or user.op is Ops.REDUCE_AXIS:
-                for view in views[user]:
-                    found.add(numbers.setdefault((user, view), len(numbers) + 1))
-            else:
-                found |= views[user]
-        is_computed = node.op in ELEMENTWISE and not _asks_a_counter(node)
-        if len(found) > MOST_VIEWS and is_computed and node not in stored:
-            added.add(node)
-        views[node] = {0} if node in stored or node in added or not found else found
-    return added
+
+def _is_worth_a_buffer(source: UOp, again: _Again, stored: set[UOp], target: Target) -> bool:
+    """Whether a value that is computed again takes so long, or makes its kernel so long, that it is better kept."""
+    if source.op not in _COMPUTED:
+        return False
+    if again.views > MOST_VIEWS and not _asks_a_counter(source):
+        return True
+    cycles, size = cycles_of_work(source, stored), elements(source.shape)
+    share = min(1.0, max(again.shown / max(1, size), 1 / MOST_TIMES_OF_FEW))
+    if again.views * cycles * share > MOST_CYCLES_AGAIN:
+        return True
+    vectors = again.elements / target.lanes(source.dtype)
+    return not target.work_items and pays_a_buffer(source, cycles * vectors, 1, target)
 
 
 def _asks_a_counter(node: UOp) -> bool:

@@ -14,13 +14,12 @@ from math import prod
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.compile.schedule.contraction import WORTH_A_KERNEL
 from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 
-# An estimate is not exact: a kernel of its own has to save so many times what it takes.
+# An estimate is not exact: a buffer in the caches has to save so many times what it takes.
 CLEARLY = 2
 # Of one element such an operation takes so much of the table's cycles, and while the next row is added up
 # so many cycles of work show no more (Fog, Instruction tables).
@@ -59,12 +58,17 @@ def _near(end: UOp, stored: Container[UOp], start: UOp | None = None) -> list[UO
     return list(found)
 
 
-def moved_cycles(size: int, itemsize: int, reads: int, target: Target) -> float:
-    """Cycles to store so many elements and load them so many times."""
-    nbytes = size * itemsize
-    if nbytes > target.room_bytes:
-        return (1 + reads) * nbytes / target.core.memory_bytes_a_cycle
-    return (1 + reads / 2) * nbytes / max(1, target.vector_bytes)
+def buffer_cycles(node: UOp, reads: int, target: Target) -> float:
+    """Cycles that storing a value by a kernel of its own, and reading it so many times, takes at most.
+
+    In the caches, where other work hides some of what it takes or it hides other work, CLEARLY times the estimate. What the second cache does not
+    hold beside as much that is made of it goes through memory, which all else waits for.
+    """
+    nbytes, core = elements(node.shape) * node.dtype.itemsize, target.core
+    if 2 * nbytes > target.room_bytes:
+        return core.launch_cycles + (1 + reads) * nbytes / core.memory_bytes_a_cycle
+    per_cycle = core.cache_bytes_a_cycle if nbytes > target.near_bytes else 2 * target.vector_bytes
+    return CLEARLY * (core.launch_cycles + (1 + reads) * nbytes / max(1, per_cycle))
 
 
 def vectors_of_rows(shape: Sequence[int], lanes: int) -> int:
@@ -74,9 +78,8 @@ def vectors_of_rows(shape: Sequence[int], lanes: int) -> int:
 
 
 def pays_a_buffer(node: UOp, cycles: float, reads: int, target: Target) -> bool:
-    """Whether so many cycles are clearly more than to store `node` by a kernel of its own, and to read it so many times."""
-    moved = moved_cycles(elements(node.shape), node.dtype.itemsize, reads, target)
-    return cycles > CLEARLY * (WORTH_A_KERNEL * target.core.launch_cycles + moved)
+    """Whether so many cycles are more than to store `node` by a kernel of its own, and to read it so many times."""
+    return cycles > buffer_cycles(node, reads, target)
 
 
 def apart_from_rows(
