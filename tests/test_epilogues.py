@@ -53,6 +53,13 @@ def test_a_costly_epilogue_of_short_rows_is_a_kernel_of_its_own() -> None:
     assert sums(convolved(9, images=1)[:, :, :2].gelu()) == 0  # too few to launch a kernel for
 
 
+def test_what_follows_running_sums_of_rows_is_not_computed_one_by_one() -> None:
+    x = given(256, 128)
+    assert sums(x.cumsum(1).gelu()) == 1
+    assert sums(x.cumsum(1).relu()) == 0
+    assert sums(given(8, 20).cumsum(1).gelu()) == 0  # too few to launch a kernel for
+
+
 def test_what_follows_the_sums_of_rows_is_not_computed_one_by_one() -> None:
     x = given(4000, 100)
     assert sums(x.mean(1).gelu()) == 1

@@ -196,3 +196,29 @@ def test_what_is_made_of_a_kept_value_is_not_kept_a_second_time(
     slope = p * (np.log(p) - (p * np.log(p)).sum(1, keepdims=True)) / 8
     assert scores.grad is not None
     np.testing.assert_allclose(scores.grad.numpy(), slope, rtol=1e-5, atol=1e-7)
+
+
+def test_a_value_that_more_loops_compute_than_what_is_made_of_it_is_kept_as_well() -> None:
+    """As the scores of a softmax, which its largest one is of, too; then what is made of it."""
+
+    def scores(x: Tensor) -> Tensor:
+        return x.sigmoid().softmax(-1)
+
+    kept = use_local_buffers(kernel_of(scores, 4, 40), ROOM)
+    assert count(kept, Ops.LOCAL_BUFFER) == 2
+    assert count(kept, Ops.EXP2) == 2 < count(kernel_of(scores, 4, 40), Ops.EXP2)
+    short = use_local_buffers(kernel_of(scores, 4, 15), ROOM)
+    assert count(short, Ops.LOCAL_BUFFER) == 1  # a row that is written out has them at hand
+
+
+@pytest.mark.parametrize("width", [1, 7, 17, 33, 64])
+def test_kept_scores_have_their_values_and_gradients(width: int) -> None:
+    x = np.random.default_rng(0).standard_normal((5, width)).astype(np.float32)
+    leaf = Tensor(x).requires_grad_()
+    found = leaf.sigmoid().softmax(-1)
+    scores = 1 / (1 + np.exp(-x.astype(np.float64)))
+    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    assert np.allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+    (gradient,) = (found * found).sum().gradient(leaf)
+    inner = expected * (2 * expected - (2 * expected**2).sum(-1, keepdims=True))
+    assert np.allclose(gradient.numpy(), inner * scores * (1 - scores), rtol=1e-3, atol=1e-6)

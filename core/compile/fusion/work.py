@@ -95,7 +95,7 @@ def apart_from_rows(
     found = set()
     for end, reductions in ends.items():
         (reduction, *others) = reductions
-        if others or end is reduction or end not in stored or is_running(reduction):
+        if others or end is reduction or end not in stored:
             continue
         if not any([n in stored for n in reductions]) and _is_wasted(
             reduction, end, stored, target
@@ -142,7 +142,7 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
 def _is_along_memory(reduction: UOp) -> bool:
     """Whether a long reduction runs along the last axis of what it reads, in vectors whose sum is one element."""
     (node,), axes = reduction.src[:1], set(reduction.arg[1])
-    if prod([node.shape[axis] for axis in axes]) <= SHORT_REDUCTION:
+    if prod([node.shape[axis] for axis in axes]) <= SHORT_REDUCTION and not is_running(reduction):
         return False
     order = list(range(len(node.shape)))
     while node.op in ELEMENTWISE or node.op is Ops.PERMUTE:

@@ -17,6 +17,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.cost_model import COSTLY
 from proofgrad.core.compile.schedule.row_products import find_row_products
 from proofgrad.core.compile.schedule.tiles import find_contraction
+from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import functions_of, local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -42,14 +43,37 @@ def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
     if target.scratch_bytes == 0 or find_contraction(nest.graph, target) is not None:
         return nest
     room = target.scratch_bytes
-    for alike in computed_alike(nest.graph, costly_along):
-        loop, value = alike[0]
-        nbytes = size_of(loop) * value.dtype.itemsize
-        if nbytes > room:
-            continue
-        room -= nbytes
+    while alike := next((a for a in _worth_keeping(nest.graph) if _row_bytes(a) <= room), None):
+        room -= _row_bytes(alike)
         nest = kept_along_row(nest, alike, AxisRole.REDUCE)
     return nest
+
+
+def _row_bytes(alike: Alike) -> int:
+    loop, value = alike[0]
+    return size_of(loop) * value.dtype.itemsize
+
+
+def _worth_keeping(kernel: UOp) -> list[Alike]:
+    """The largest such values, after those that more loops compute than any of what is made of them, as the scores of a softmax.
+
+    Once these are kept, the others are made of what is in memory. A row that is written out has them at hand.
+    """
+    groups = _all_alike(kernel, costly_along)
+    made = [({n for _, value in g for n in toposort(value.src)}, _loops(g)) for g in groups]
+
+    def is_kept(group: Alike) -> bool:
+        (loop, value), loops = group[0], _loops(group)
+        above = [its for below, its in made if value in below]
+        return not above or (
+            size_of(loop) > SHORT_REDUCTION and all([its < loops for its in above])
+        )
+
+    return sorted(filter(is_kept, groups), key=lambda group: -len(_loops(group)))
+
+
+def _loops(alike: Alike) -> set[UOp]:
+    return {loop for loop, _ in alike}
 
 
 def kept_along_row(
@@ -72,6 +96,12 @@ def kept_along_row(
 
 def computed_alike(kernel: UOp, values: Values) -> list[Alike]:
     """Values that are the same function of different loops, each with its loop; the largest such."""
+    alike = _all_alike(kernel, values)
+    inside = {n for group in alike for _, value in group for n in toposort(value.src)}
+    return [group for group in alike if group[0][1] not in inside]
+
+
+def _all_alike(kernel: UOp, values: Values) -> list[Alike]:
     free = loops_below(kernel)
     outer = output_loops(kernel)
     found: dict[int, list[tuple[UOp, UOp]]] = {}
@@ -81,9 +111,7 @@ def computed_alike(kernel: UOp, values: Values) -> list[Alike]:
         names = functions_of(along, (loop,), functions)
         for node in along:
             found.setdefault(names[node], []).append((loop, node))
-    alike = [group for group in found.values() if len({loop for loop, _ in group}) > 1]
-    inside = {n for group in alike for _, value in group for n in toposort(value.src)}
-    return [group for group in alike if group[0][1] not in inside]
+    return [group for group in found.values() if len(_loops(group)) > 1]
 
 
 def _loops_over_rows(free: Mapping[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
