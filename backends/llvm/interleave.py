@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from proofgrad.backends.llvm.memory import Position, lane_address
 from proofgrad.backends.llvm.register_transpose import (
-    lanes_apart,
     last_of,
     same_but_for_position,
     stores_together,
 )
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.compile.lowering.program_facts import lanes_apart
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.uop import UOp

@@ -23,7 +23,7 @@ from proofgrad.backends.llvm.memory import (
 from proofgrad.backends.llvm.pieces import lanes_from, load_pieces, store_pieces
 from proofgrad.backends.llvm.prefetch_tiles import Hint
 from proofgrad.backends.llvm.printer_state import PrinterState
-from proofgrad.backends.llvm.register_transpose import lanes_apart, write_transposed_stores
+from proofgrad.backends.llvm.register_transpose import write_transposed_stores
 from proofgrad.backends.llvm.strided import is_read_whole, is_written_whole, load_whole, store_whole
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.tiles import (
@@ -43,6 +43,7 @@ from proofgrad.backends.llvm.vector_tiles import write_product_of_vectors
 from proofgrad.backends.llvm.warp_registers import write_exchanged
 from proofgrad.core.compile.lowering.held_by_items import item_of
 from proofgrad.core.compile.lowering.held_by_warps import bits_apart
+from proofgrad.core.compile.lowering.program_facts import lanes_apart
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import dtypes

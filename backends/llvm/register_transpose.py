@@ -13,6 +13,7 @@ from collections.abc import Callable
 from proofgrad.backends.llvm.memory import Position, lane_address
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.compile.lowering.program_facts import lanes_apart
 from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, INDEX, PARAM, RANGE, STORE
@@ -22,16 +23,6 @@ ITEMSIZE = 4
 # Lanes of two vectors a and b (from LANES on), in every part: a0 b0 a1 b1, ...
 LOW, HIGH = (0, 4, 1, 5), (2, 6, 3, 7)
 FIRST, SECOND = (0, 1, 4, 5), (2, 3, 6, 7)
-
-
-def lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
-    """A scalar, and how far behind it each lane is, if that is how the vector is made."""
-    if index.op is not ADD:
-        return None
-    for first, apart in (index.src, index.src[::-1]):
-        if first.op is BROADCAST and apart.op is CONST and isinstance(apart.arg, tuple):
-            return first.src[0], apart.arg
-    return None
 
 
 def unread_vectors(linear: UOp) -> set[UOp]:

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from proofgrad.backends.llvm.memory import Position, lane_address
-from proofgrad.backends.llvm.register_transpose import ITEMSIZE, lanes_apart, transposed
+from proofgrad.backends.llvm.register_transpose import ITEMSIZE, transposed
 from proofgrad.backends.llvm.skipping import parts_of_truths
 from proofgrad.backends.llvm.text import literal, memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import PLAIN, inside_of, is_short
+from proofgrad.core.compile.lowering.program_facts import lanes_apart
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes

@@ -25,6 +25,7 @@ from proofgrad.core.compile.lowering.program_facts import (
     group_size,
     is_one_each,
     items_to_start,
+    lanes_apart,
     operation_count,
     parameter_types,
     parameters,
@@ -303,11 +304,12 @@ class _Printer:
 
     def _position(self, index: UOp) -> vector_memory.Position:
         memory, at, *mask = index.src
-        lanes = at.dtype.lanes
+        lanes, (first, apart) = at.dtype.lanes, lanes_apart(at) or (at, ())
         return vector_memory.Position(
             memory=self._names[memory],
             space=self._space(memory),
-            index=self._names[at],
+            index=self._names[first],
+            apart=apart,
             lanes=tuple([self._index_of_lane(at, k) for k in range(lanes if lanes > 1 else 0)]),
             mask=self._names[mask[0]] if mask else "",
             has_mask_a_lane=bool(mask) and mask[0].dtype.lanes > 1,

@@ -128,6 +128,8 @@ def expression(
         return f"({operands[0]} < {operands[1]})"
     if op is Ops.CMPEQ:
         return f"({operands[0]} == {operands[1]})"
+    if kind.is_float and op in (Ops.FMA, Ops.MULACC):
+        return rounded_once(dtype, register_type(dtype), operands, functions)
     table = _BOOL if kind.is_bool else _FLOAT if kind.is_float else _INT
     if op in table:
         return table[op](kind, *operands)
@@ -223,8 +225,25 @@ _FLOAT: dict[Ops, Callable[..., str]] = {
     Ops.ADD: _infix("+"),
     Ops.MUL: _infix("*"),
     Ops.FDIV: _infix("/"),
-    Ops.MULACC: lambda _, x, y, z: f"fma({x}, {y}, {z})",
 }
+
+
+def rounded_once(dtype: DType, kind: str, operands: Sequence[str], functions: Functions) -> str:
+    """fma() of values of the C type `kind`, which PoCL calls as a function: by its compiler's own name for the instruction, where the processor has that."""
+    one = "__builtin_fma" if dtype.scalar is dtypes.float64 else "__builtin_fmaf"
+    numbers = range(dtype.lanes if dtype.lanes > 1 else 0)
+    lanes = [f"{one}({', '.join([f'{x}.s{k:x}' for x in 'xyz'])})" for k in numbers]
+    value = f"({kind})({', '.join(lanes)})" if lanes else f"{one}(x, y, z)"
+    name = f"fma_{kind}"
+    text = f"""{kind} {name}({kind} x, {kind} y, {kind} z) {{
+#ifdef __FMA__
+  return {value};
+#else
+  return fma(x, y, z);
+#endif
+}}"""
+    return f"{functions.define(name, text)}({', '.join(operands)})"
+
 
 # -- functions ----------------------------------------------------------------------------------------
 # In a template, T is the type, U its unsigned type, I the ints of its width, N the function's name.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proofgrad.backends.opencl.functions import Functions, constant, memory_type
+from proofgrad.backends.opencl.strided import is_read_whole, picked, step_of
 from proofgrad.backends.opencl.vectors import lane, vector_type
 from proofgrad.core.ir.dtypes import DType
 
@@ -26,14 +27,22 @@ class Position:
     space: str  # the address space of the memory, as it is written
     index: str
     lanes: tuple[str, ...] = ()  # the index of each, where they do not lie side by side
+    apart: tuple[int, ...] = ()  # how far each lies behind `index`, where that is known
     mask: str = ""
     has_mask_a_lane: bool = False
 
 
 def load(position: Position, dtype: DType, functions: Functions) -> str:
     """The expression of a loaded vector."""
-    if position.lanes:
+    step = step_of(position.apart)
+    if position.lanes and not is_read_whole(step, dtype.lanes):
         loaded = _gathered(position, dtype)
+    elif position.lanes:
+        name = functions.define(*_strided_load(position, dtype, step, functions))
+        loaded = f"{name}({_first(position)})"
+        if position.mask:
+            holds = f"all({position.mask})" if position.has_mask_a_lane else position.mask
+            loaded = f"({holds} ? {loaded} : {_gathered(position, dtype)})"
     elif position.has_mask_a_lane:
         name = functions.define(*_masked_load(position, dtype, functions))
         loaded = f"{name}({position.memory} + {position.index}, {position.mask})"
@@ -100,6 +109,12 @@ def _zeros(dtype: DType) -> str:
     return f"(({_memory_vector(dtype)})({_zero(dtype)}))"
 
 
+def _first(position: Position) -> str:
+    """The address of the first lane."""
+    behind = f" + {position.apart[0]}" if position.apart[0] else ""
+    return f"{position.memory} + {position.index}{behind}"
+
+
 def _masked_load(position: Position, dtype: DType, functions: Functions) -> tuple[str, str]:
     """A function: one access where all lanes hold, else its halves do; of few lanes each by itself."""
     vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
@@ -117,6 +132,17 @@ def _masked_load(position: Position, dtype: DType, functions: Functions) -> tupl
   return {rest};
 }}""",
     )
+
+
+def _strided_load(
+    position: Position, dtype: DType, step: int, functions: Functions
+) -> tuple[str, str]:
+    """A function that reads lanes which are so many elements apart."""
+    vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
+    packed = f"{position.space} const {_packed(dtype, functions)} *"
+    name = f"load_{position.space}_{vector}_by_{step}".replace("-", "minus_")
+    body = picked(step, dtype.lanes, vector, packed)
+    return name, f"{vector} {name}({position.space} const {element} *p) {{\n{body}\n}}"
 
 
 def _masked_store(position: Position, dtype: DType, functions: Functions) -> tuple[str, str]:

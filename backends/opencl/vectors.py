@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from proofgrad.backends.opencl.functions import Functions, constant, register_type
+from proofgrad.backends.opencl.functions import Functions, constant, register_type, rounded_once
 from proofgrad.backends.opencl.functions import expression as scalar_expression
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -79,7 +79,7 @@ def expression(
         if op in (Ops.CMPLT, Ops.CMPEQ):
             return _compare(op, operands, kind)
         if kind.is_float and op in (Ops.FMA, Ops.MULACC):
-            return _rounded_once(dtype, operands, functions)
+            return rounded_once(dtype, vector_type(dtype), operands, functions)
         table = _BOOL if kind.is_bool else _FLOAT if kind.is_float else _INT
         if op in table:
             return table[op](dtype, *operands)
@@ -219,22 +219,6 @@ _FLOAT: dict[Ops, Callable[..., str]] = {
     Ops.MUL: _infix("*"),
     Ops.FDIV: _infix("/"),
 }
-
-
-def _rounded_once(dtype: DType, operands: Sequence[str], functions: Functions) -> str:
-    """fma(), which PoCL calls as a function: by its compiler's own name for the instruction, where the processor has that."""
-    kind = vector_type(dtype)
-    one = "__builtin_fma" if dtype.scalar is dtypes.float64 else "__builtin_fmaf"
-    lanes = [f"{one}({', '.join([lane(x, k) for x in 'xyz'])})" for k in range(dtype.lanes)]
-    name = f"fma_{kind}"
-    text = f"""{kind} {name}({kind} x, {kind} y, {kind} z) {{
-#ifdef __FMA__
-  return ({kind})({", ".join(lanes)});
-#else
-  return fma(x, y, z);
-#endif
-}}"""
-    return f"{functions.define(name, text)}({', '.join(operands)})"
 
 
 def _float_order(op: Ops, dtype: DType, operands: Sequence[str], functions: Functions) -> str:

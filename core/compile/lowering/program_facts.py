@@ -12,6 +12,8 @@ from functools import cache
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.fragments import QUARTERS, square_of
 from proofgrad.core.ir.op_names import (
+    ADD,
+    BROADCAST,
     CONST,
     END,
     FILLED,
@@ -142,3 +144,13 @@ def _work(
         elif op is STORE:
             total += repeats[-1] * count(node.src[1].dtype)
     return total
+
+
+def lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
+    """A scalar, and how far behind it each lane is, if that is how the vector is made."""
+    if index.op is not ADD:
+        return None
+    for first, apart in (index.src, index.src[::-1]):
+        if first.op is BROADCAST and apart.op is CONST and isinstance(apart.arg, tuple):
+            return first.src[0], apart.arg
+    return None

@@ -33,7 +33,12 @@ from proofgrad.core.compile.schedule.shared_tiles import choose_shared, shares_a
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.transposes import choose_transposed
-from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
+from proofgrad.core.compile.schedule.vectors import (
+    SHORT_REDUCTION,
+    choose_vectors,
+    copies_windows,
+    loads_in_steps,
+)
 from proofgrad.core.compile.schedule.warp_blocks import choose_warp_rows, rows_ahead
 from proofgrad.core.compile.schedule.warp_tiles import choose_warps, warps_ahead
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -87,7 +92,7 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     shares = shares_work(operations(kernel), target, override)
     shared = loop_shared_in_order(kernel, target) if shares else None
     vectors, copies = choose_vectors(kernel, target, override, shared)
-    in_steps = override.deinterleaved is not False and bool(loads_in_steps(kernel, vectors, target))
+    in_steps = copies_windows(target, override) and bool(loads_in_steps(kernel, vectors, target))
     return Schedule(
         buffered=buffered,
         tiled=False,

@@ -120,8 +120,8 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
     for loop in loops:
         steps = [coefficient(index, loop) for index in accesses]
         gathers = sum(step not in (0, 1) for step in steps)
-        by_lane = gathers if target.work_items else sum([s not in PICKED for s in steps])
-        if override.deinterleaved is not False:
+        by_lane = gathers if target.lockstep > 1 else sum([s not in PICKED for s in steps])
+        if copies_windows(target, override):
             gathers -= len(_read_in_steps(kernel, [loop], target))
         # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). The
         # last step of a reduction asks for its mask again, which beside an exponential is little.
@@ -136,7 +136,22 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
         if fitting is not None and by_lane <= steps.count(1):
             scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
             found.append(_Candidate(loop, fitting, gathers, by_lane, scatters, at_once))
-    return sorted(found, key=lambda one: (one.gathers, one.by_lane, one.scatters, -one.lanes))
+    picks = any([nest.is_of_results(one.loop) and not one.by_lane for one in found])
+    return sorted(
+        found,
+        key=lambda one: (
+            picks and _is_window(one, nest),
+            one.gathers,
+            one.by_lane,
+            one.scatters,
+            -one.lanes,
+        ),
+    )
+
+
+def _is_window(one: _Candidate, nest: Nest) -> bool:
+    """Whether what is reduced along a loop is one vector, whose lanes are added up for each result."""
+    return not nest.is_of_results(one.loop) and nest.size(one.loop) <= one.lanes
 
 
 def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Copies] | None:
@@ -285,6 +300,17 @@ def _cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
 def _is_costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
     """Whether each iteration of a loop has an operation of many instructions."""
     return any([n.op in COSTLY and loop in loops for n, loops in free.items()])
+
+
+def copies_windows(target: Target, override: Schedule) -> bool:
+    """Whether what vectors read in steps may be copied first.
+
+    Processors that drivers compile for pick lanes as fast, and the copy is a kernel of its own (measured: pools of stride 2 take 0.4 to 1.1
+    times as long without it).
+    """
+    if override.deinterleaved is not None:
+        return override.deinterleaved
+    return not target.work_items or target.lockstep > 1
 
 
 def loads_in_steps(
