@@ -16,6 +16,7 @@ from proofgrad import Context, Device, Tensor, TinyJit, schedule
 from proofgrad.backends.webgpu.emit import emit, loop_turns
 from proofgrad.backends.webgpu.runtime import WebGPUBackend
 from proofgrad.core.compile.machine.target import Source
+from proofgrad.core.compile.schedule.groups import FEW_ROWS
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 
@@ -27,7 +28,15 @@ class Scalars(Grouped):
     target = replace(Grouped.target, vector_bytes=0)
 
 
+class ScalarsOfProcessor(Scalars):
+    """Such items on a processor, which does not run them in step."""
+
+    name = "SCALARS_OF_PROCESSOR"
+    target = replace(Scalars.target, lockstep=1)
+
+
 Device.register("SCALARS", Scalars)
+Device.register("SCALARS_OF_PROCESSOR", ScalarsOfProcessor)
 
 
 def sums(count: int, length: int, group: str) -> UOp:
@@ -121,6 +130,24 @@ def test_items_of_a_gpu_share_rows_by_themselves(
     assert any([source.group_size for source in made])
     here = Tensor(x, device="CPU").softmax().numpy()
     np.testing.assert_allclose(got, here, rtol=1e-5, atol=1e-6)
+
+
+def test_items_of_a_processor_share_few_long_rows_by_themselves() -> None:
+    for count, is_shared in ((1, True), (FEW_ROWS, True), (FEW_ROWS + 1, False)):
+        given = Tensor(rows(count, 997, "float32"), device="SCALARS_OF_PROCESSOR").realize()
+        with compile_only(), Context(PLANS=0):
+            (given * 2).max(1).realize()
+        text = emit(EMITTED[-1], "k").text
+        assert ("var<workgroup>" in text) == is_shared, count
+
+
+def test_all_elements_of_a_long_row_are_taken_where_loops_end_early(device: str) -> None:
+    x = np.zeros(700_001, np.float32)
+    x[[0, 350_000, -1]] = 3.0, 5.0, 7.0
+    given = Tensor(x, device=device).realize()
+    assert given.sum().item() == 15.0
+    assert given.max().item() == 7.0
+    assert given.argmax().item() == 700_000
 
 
 def test_the_solver_shows_all_of_a_maximum_by_groups(
