@@ -123,30 +123,31 @@ class Selection(Reduction):
 
     def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
         """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""
-        checked: list[Any] = []
-        used = 0
-        for part in parts:
-            found = self._index_part(part, used)
-            used += 0 if part is None or part is Ellipsis else len(found)
-            checked += found
-        if used > self.ndim:
-            raise IndexError(f"{used} indices for {self.ndim} axes {show(self.shape)}")
+        checked = [self._index_part(part) for part in parts]
+        used = sum(_axes_of(part) for part in checked)
         positions = [k for k, part in enumerate(checked) if part is Ellipsis]
         if len(positions) > 1:
             raise IndexError("an index can have only one '...'")
         position = positions[0] if positions else len(checked)
         fill = [slice(None)] * (self.ndim - used)
-        return checked[:position] + fill + checked[position + 1 :]
+        full: list[Any] = []
+        axis = 0
+        for part in checked[:position] + fill + checked[position + 1 :]:
+            full += self._positions_of_mask(part, axis) if _is_mask(part) else [part]
+            axis += _axes_of(part)
+        if used > self.ndim:
+            raise IndexError(f"{used} indices for {self.ndim} axes {show(self.shape)}")
+        return full
 
-    def _index_part(self, part: Any, axis: Whole) -> list[Any]:
-        """One part, checked; a mask becomes a line of positions for each of its axes."""
+    def _index_part(self, part: Any) -> Any:
+        """One part, checked: None, Ellipsis, a slice, a number, or a Tensor of numbers or bools."""
         given, numbers = part, None
         if part is None or part is Ellipsis or isinstance(part, slice):
-            return [part]
+            return part
         if isinstance(part, bool):
             raise IndexError("a bool is no index; use where, or an int")
         if isinstance(part, int) or (isinstance(part, UOp) and part.dtype is dtypes.index):
-            return [part]
+            return part
         if isinstance(part, (list, tuple)) and not is_plain(part):
             given = part = plain_number(part)
         if isinstance(part, (list, tuple, range)) or (
@@ -156,14 +157,12 @@ class Selection(Reduction):
             numbers = given if given is not part and part.dtype.is_int else None
         if not isinstance(part, TensorBase):
             if hasattr(part, "__index__"):
-                return [part.__index__()]
+                return part.__index__()
             raise IndexTypeError(f"cannot index with {describe(part)}")
         check_same_device("[]", self, part)
-        if part.dtype.is_bool:
-            return self._positions_of_mask(part, axis)
-        if not part.dtype.is_int:
+        if not part.dtype.is_int and not part.dtype.is_bool:
             raise IndexTypeError(f"indices are integers or bools, not {part.dtype}")
-        return [part if numbers is None else _Numbers(numbers, part)]
+        return part if numbers is None else _Numbers(numbers, part)
 
     def _as_index(self, values: Any) -> TensorBase:
         if isinstance(values, (list, tuple, range)) and not values:
@@ -322,6 +321,17 @@ class Selection(Reduction):
                 f" as many axes are needed, and sizes that are not larger on the other ones"
             )
         check_inside(index, axis, self.shape, from_end=False)
+
+
+def _is_mask(part: Any) -> bool:
+    return isinstance(part, TensorBase) and part.dtype.is_bool
+
+
+def _axes_of(part: Any) -> int:
+    """How many axes a part of an index says something of: those of a mask, none for a new axis."""
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if _is_mask(part) else 1
 
 
 @made_once
