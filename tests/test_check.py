@@ -30,7 +30,7 @@ from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_p
 from proofgrad.verify.sampled.nesting import NotReadable
 from proofgrad.verify.sampled.one_writer import check_writers
 from proofgrad.verify.sampled.parts import Drawn, Part, Reader
-from proofgrad.verify.sampled.tensor import Budget
+from proofgrad.verify.sampled.tensor import MOST_NESTED, Budget
 
 
 @pytest.fixture
@@ -98,6 +98,18 @@ def test_operation_on_arrays_is_that_of_the_reference(op: Ops) -> None:
         if op in APPROXIMATED:
             same |= numpy.isclose(got.astype(float), numpy.array(wanted, float), rtol=1e-6)
         assert same.all(), (op, dtype, sources, [c[int(same.argmin())] for c in columns])
+
+
+def test_operands_with_as_many_axes_as_arrays_have_are_computed_one_by_one() -> None:
+    """Each sum in a sum is an axis; functions of numpy that tell a shape alone end at 32."""
+    axes = MOST_NESTED - 1
+    column = numpy.arange(3.0).reshape(3, *[1] * (axes - 1))
+    row, none = numpy.arange(2.0), numpy.zeros((0, 1))
+    operands = (dtypes.float64,) * 3
+    got = arithmetic.compute(Ops.FMA, dtypes.float64, [column, row, row], operands)
+    assert got.shape == (3, *[1] * (axes - 2), 2)
+    assert got.ravel().tolist() == [0.0, 1.0, 0.0, 2.0, 0.0, 3.0]
+    assert arithmetic.compute(Ops.FMA, dtypes.float64, [none, row, row], operands).shape == (0, 2)
 
 
 def test_every_elementwise_operation_has_a_meaning_on_arrays() -> None:

@@ -136,6 +136,21 @@ def test_layer_has_the_values_and_gradients_of_torch(name: str) -> None:
         close(layer(ours), twin(theirs).detach().numpy())
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_layer_of_no_samples_gives_none_and_gradients_of_0(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    make, make_twin, shape = CASES[name]
+    layer, none = make(), (0, *shape[1:])
+    attends = name == "MultiheadAttention"
+    expected = _first(make_twin(torch.nn).eval()(*[torch.zeros(shape)] * (3 if attends else 1)))
+    x = Tensor.zeros(none, requires_grad=True)
+    found = _first(layer(x))
+    assert found.numpy().shape == (0, *expected.shape[1:])
+    weights = [w for w in get_state_dict(layer).values() if w.is_floating_point()]
+    for gradient in found.sum().gradient(x, *weights):
+        assert not gradient.numpy().any()
+
+
 def close(tensor: Any, expected: Any) -> None:
     assert tensor.shape == expected.shape
     np.testing.assert_allclose(tensor.numpy(), expected, rtol=RTOL, atol=ATOL)

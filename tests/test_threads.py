@@ -15,6 +15,30 @@ import pytest
 from proofgrad import Tensor
 
 
+def test_a_thread_without_gradients_leaves_those_of_others() -> None:
+    within, done = threading.Event(), threading.Event()
+
+    def evaluates() -> None:
+        with Tensor.no_grad():
+            within.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=evaluates)
+    thread.start()
+    try:
+        assert within.wait(30)
+        w = Tensor([3.0], requires_grad=True)
+        assert (w * w).sum().gradient(w)[0].tolist() == [6.0]
+        with Tensor.no_grad():  # ends after the other one has begun, and before it ends
+            assert (w * 2).detach().tolist() == [6.0]
+        done.set()
+        thread.join()
+        assert (w * w).sum().gradient(w)[0].tolist() == [6.0]
+    finally:
+        done.set()
+        thread.join()
+
+
 @contextmanager
 def threads_beside(work: Callable[[int], None], count: int = 2) -> Iterator[list[BaseException]]:
     """`work(k)` again and again in other threads; gives the list of what they raise."""

@@ -19,7 +19,14 @@ from proofgrad.core.tensor.autograd import leads_to, node_gradients, nodes_reach
 from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.data.errors import DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
-from proofgrad.core.tensor.methods.base import Awaited, TensorBase, alive, describe, owns_value
+from proofgrad.core.tensor.methods.base import (
+    GRADIENTS,
+    Awaited,
+    TensorBase,
+    alive,
+    describe,
+    owns_value,
+)
 from proofgrad.core.tensor.methods.calls import Calls
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
@@ -334,13 +341,16 @@ class Tensor(
 
     @classmethod
     def no_grad(cls) -> AbstractContextManager[None]:
-        """Within: results of operations pass no gradient, and parameters may be written to."""
-        return _mode(TensorBase, "_grad_off", True)
+        """Within: results of operations pass no gradient, and parameters may be written to.
+
+        As in torch it is so in this thread alone; `Tensor.training` is the same in all threads.
+        """
+        return _mode(GRADIENTS, "are_off", True)
 
     @classmethod
     def inference_mode(cls, mode: Flag = True) -> AbstractContextManager[None]:
         """The same as `no_grad`, by another name; with `mode` False gradients are on again."""
-        return _mode(TensorBase, "_grad_off", mode)
+        return _mode(GRADIENTS, "are_off", mode)
 
 
 _WITH_CONTIGUOUS_GRADIENT = custom_vjp(
@@ -349,7 +359,7 @@ _WITH_CONTIGUOUS_GRADIENT = custom_vjp(
 
 
 @contextmanager
-def _mode(owner: type[TensorBase], name: str, value: bool) -> Iterator[None]:
+def _mode(owner: object, name: str, value: bool) -> Iterator[None]:
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:

@@ -64,4 +64,4 @@ class MultiheadAttention(Shown):
         rows = slice(part * self.embed_dim, (part + 1) * self.embed_dim)
         bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
         y = x.linear(self.in_proj_weight[rows].transpose(), bias)
-        return y.reshape((*x.shape[:2], self.num_heads, -1)).transpose(1, 2)
+        return y.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -107,7 +107,7 @@ class GroupNorm(Shown):
                 f"{type(self).__name__} takes (n, {self.num_channels}, ..), not a Tensor of"
                 f" {show(x.shape)}"
             )
-        groups = x.reshape((x.shape[0], self.num_groups, -1))
+        groups = x.unflatten(1, (self.num_groups, -1)).flatten(2)
         y = widened(groups).layernorm(eps=self.eps).reshape(x.shape)
         if self.weight is not None and self.bias is not None:
             line = (1, -1) + (1,) * (x.ndim - 2)

@@ -75,7 +75,7 @@ def in_type(values: Values, dtype: DType) -> Values:
 
 def _one_by_one(op: Ops, dtype: DType, args: Sequence[Values], sources: Sequence[DType]) -> Values:
     """By the reference; equal operands are asked for once."""
-    shape = numpy.broadcast_shapes(*[numpy.shape(a) for a in args])
+    shape = _shape_together([numpy.shape(a) for a in args])
     lists = [numpy.broadcast_to(a, shape).ravel().tolist() for a in args]
     known: dict[tuple[Any, ...], Any] = {}
     found = []
@@ -85,6 +85,13 @@ def _one_by_one(op: Ops, dtype: DType, args: Sequence[Values], sources: Sequence
             known[key] = evaluate(op, dtype, operands, sources)
         found.append(known[key])
     return numpy.array(found, kept_as(dtype)).reshape(shape)
+
+
+def _shape_together(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of arrays together, which `numpy.broadcast_shapes` finds of 32 axes at most, and sums in sums have more."""
+    rank = max(map(len, shapes))
+    columns = zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes])
+    return tuple([next((size for size in column if size != 1), 1) for column in columns])
 
 
 # -- conversions ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
@@ -28,6 +29,15 @@ from proofgrad.core.tensor.runtime.tracing import TRACING
 
 _SERIAL = itertools.count()
 ALIASES = MOVEMENT | {Ops.DETACH, Ops.BITCAST}  # what shows elements of another Tensor
+
+
+class _Gradients(threading.local):
+    """Whether this thread is within `no_grad`: others go on deriving."""
+
+    are_off: bool = False
+
+
+GRADIENTS = _Gradients()
 
 
 class Awaited(NamedTuple):
@@ -84,7 +94,6 @@ class TensorBase:
     _requires_grad: bool | None
     # Of a view: the Tensors that it shows elements of, nearest first, and how.
     _base: tuple[Link, ...] | None
-    _grad_off: ClassVar[bool] = False  # within `no_grad`
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
     _parameters: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
     # Leaves that were made of a leaf by an operation that does nothing: Tensors of one node.
@@ -166,7 +175,7 @@ class TensorBase:
         if steps is None and is_on_disk(self.device):
             Device[self.device]  # raises: nothing is computed there
         passes = uop.op is not Ops.DETACH or uop.arg is not None  # with one it is a custom gradient
-        if TensorBase._grad_off and uop.dtype.is_float and passes:
+        if GRADIENTS.are_off and uop.dtype.is_float and passes:
             uop = UOp(Ops.DETACH, uop.dtype, (uop,))
         if TRACING.on:
             note_origin(uop)

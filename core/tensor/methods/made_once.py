@@ -18,7 +18,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.bodies import parameter
-from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.base import GRADIENTS, TensorBase
 from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.tracing import TRACING
 
@@ -50,7 +50,7 @@ def made_once(function: _Function) -> _Function:
             given = [*map(_exactly, options), *map(_exactly, kwargs.items())]
         except TypeError:
             return function(x, *args, **kwargs)
-        around = type(x), device, Device[device], TensorBase._grad_off
+        around = type(x), device, Device[device], GRADIENTS.are_off
         key = function, *around, dtypes.default_float, dtypes.default_int, *like, *given
         body = BODIES.get(key)
         if body is None:

@@ -33,6 +33,7 @@ from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.data.variables import has_values
 from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.base import (
+    GRADIENTS,
     Link,
     TensorBase,
     alive_links,
@@ -250,7 +251,7 @@ class Assignment(Selection):
 
     def _refuse_parameter(self, what: str) -> None:
         for target in (self, *[link.tensor() for link in self._base or ()]):
-            if target is not None and target._requires_grad and not TensorBase._grad_off:
+            if target is not None and target._requires_grad and not GRADIENTS.are_off:
                 raise GradientError(
                     f"{what} on a Tensor with requires_grad=True: its gradient would be that of the"
                     f" new value; write inside `with Tensor.no_grad():`, or use assign"
