@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from proofgrad import Tensor, nn
-from proofgrad.core.compile.fusion.kernels import MOST_BESIDE
+from proofgrad import Tensor, Variable, nn
+from proofgrad.core.compile.fusion.kernels import MOST_BESIDE, nodes_that_need_a_buffer
 from proofgrad.core.compile.fusion.limits import (
     LONG_CHAIN_CYCLES,
     LONGEST_CHAIN,
@@ -17,10 +18,14 @@ from proofgrad.core.compile.fusion.limits import (
     MOST_REPEATED,
 )
 from proofgrad.core.compile.fusion.views import MOST_VIEWS
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
 from proofgrad.core.compile.schedule.vectors import MOST_LOADS
+from proofgrad.core.compile.steps.store import store
+from proofgrad.core.compile.steps.tensor_program import traced
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.runtime.realize import compiler
 
 
@@ -74,8 +79,51 @@ def test_tensors_that_are_added_run_in_kernels_of_few_arguments() -> None:
     total = ones(3)
     for _ in range(500):
         total = total + ones(3)
-    assert largest(total, Ops.PARAM) <= MOST_BUFFERS + 2
+    assert largest(total, Ops.PARAM) <= MOST_BUFFERS + 1
     assert total.tolist() == [501.0] * 3
+
+
+def named_by_kernels(value: Tensor, most_buffers: int) -> list[int]:
+    """Buffers and variables that each kernel of a Tensor would be given by a machine that takes so many."""
+    target = Target("few", work_items=True, most_buffers=most_buffers)
+    root = UOp.sink(without_bodies(value._uop))
+    found = []
+    for call in store(traced(root), nodes_that_need_a_buffer(root, target)).graph.src:
+        body = call.src[0].src[0]
+        ends = {end for n in body.toposort() for end in flattened([n.shape, n.arg])}
+        names = {v for end in ends for v in end.toposort() if v.op is Ops.VARIABLE}
+        found.append(len(call.src) - 1 + len(names))
+    return found
+
+
+def flattened(parts: Any) -> list[UOp]:
+    if isinstance(parts, (tuple, list)):
+        return [end for part in parts for end in flattened(part)]
+    return [parts] if isinstance(parts, UOp) else []
+
+
+@pytest.mark.parametrize("most", [3, 4, 8, 32])
+def test_no_kernel_reads_more_buffers_than_the_machine_takes(most: int) -> None:
+    line = [ones(3) * (k + 1.0) for k in range(60)]
+    shared = list(line)
+    while len(line) > 1:  # as a tree, whose halves read equally many, and what others read, too
+        pairs = list(zip(line, line[1:]))[::2]
+        line = [a + b.flip(0) * shared[k] for k, (a, b) in enumerate(pairs)]
+    for value in (line[0], line[0].sum()):
+        found = named_by_kernels(value, most)
+        assert max(found) <= most
+        assert len(found) > 1
+    assert len(named_by_kernels(line[0], 128)) < len(named_by_kernels(line[0], 4))
+
+
+def test_variables_are_among_what_a_kernel_is_given() -> None:
+    size, whole = Variable("size", 1, 5).bind(4), ones(9)
+    total = ones(9)[:size]
+    for k in range(1, 5):
+        begin = Variable(f"begin{k}", 0, 4).bind(k)
+        total = total + whole[begin : begin + size] * ones(9)[:size]
+    assert max(named_by_kernels(total, 128)) > 8
+    assert max(named_by_kernels(total, 8)) <= 8
 
 
 def test_long_chain_is_cut() -> None:

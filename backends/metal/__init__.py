@@ -28,6 +28,7 @@ class MetalBackend(PrintedBackend):
         arithmetic=WIDE_TYPES - {dtypes.float64},
         index_dtype=dtypes.int32,
         native=frozenset(NATIVE),
+        most_buffers=31,  # Apple, Metal Feature Set Tables: of a buffer argument table
         unpromised=("denormal numbers",),
         runs=False,
     )

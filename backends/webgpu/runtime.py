@@ -83,7 +83,8 @@ class WebGPUBackend(Backend):
         self._marker = self.alloc(LEAST_BYTES)
         self.unpromised = self._tried()
         self.most_turns = self._turns()
-        self.target = _target(bool(features), self.unpromised, info["adapter_type"])
+        most = limits["max-storage-buffers-per-shader-stage"]
+        self.target = _target(bool(features), self.unpromised, info["adapter_type"], most)
 
     def emit(self, linear: UOp, name: str) -> Source:
         return emit(linear, name)
@@ -268,7 +269,7 @@ def _grid(binary: Binary, device: str) -> tuple[int, int]:
     return (min(groups, MOST_GROUPS), rows)
 
 
-def _target(has_long: bool, unpromised: tuple[str, ...], kind: str) -> Target:
+def _target(has_long: bool, unpromised: tuple[str, ...], kind: str, most_buffers: int) -> Target:
     missing = {dtypes.float64} | (set() if has_long else {dtypes.int64, dtypes.uint64})
     return Target(
         "WEBGPU",
@@ -281,5 +282,6 @@ def _target(has_long: bool, unpromised: tuple[str, ...], kind: str) -> Target:
         index_dtype=dtypes.int32,
         native=_NATIVE,
         has_fma=False,
+        most_buffers=most_buffers,
         unpromised=unpromised,
     )

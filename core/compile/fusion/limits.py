@@ -18,12 +18,12 @@ from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
-from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.shapes import elements, is_plain, names_variables
 from proofgrad.core.ir.uop import UOp
 
 # Reductions that one kernel runs.
 MOST_REDUCTIONS = 16
-# Buffers that one kernel reads. Drivers bound its arguments: OpenCL promises room for 128 pointers.
+# Buffers that one kernel reads, where the machine takes as many: parts of one memory are a pointer each.
 MOST_BUFFERS = 96
 # Elementwise operations one after the other: the time to compile a block grows faster than its length.
 LONGEST_CHAIN = 2048
@@ -56,7 +56,40 @@ def beyond_limits(
     added |= computed_again(nodes, consumers, stored | added, target)
     repetitions = _repetitions(nodes, consumers, stored | added)
     added |= _ends_of_long_chains(nodes, meets, stored | added)
-    return added | _of_large_kernels(nodes, stored | added, repetitions, consumers, target)
+    added |= _of_large_kernels(nodes, stored | added, repetitions, consumers, target)
+    most = _most_read(target)
+    while more := _of_kernels_that_read_more(most, nodes, stored | added):
+        added |= more
+    return added
+
+
+def _most_read(target: Target) -> int:
+    """Buffers that a kernel may read beside its result."""
+    return min(MOST_BUFFERS, target.most_buffers - 1)
+
+
+def _of_kernels_that_read_more(most: int, nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
+    """Values that end a kernel, for what reads them would read too many buffers. What read one of them before may read more now."""
+    ends = set(stored)
+    buffers: dict[UOp, frozenset[UOp]] = {}
+    for node in nodes:
+        read = _read(node, most, buffers, ends)
+        if node.op is Ops.BUFFER or node in ends:
+            read = frozenset({node})
+        variables = _variables(node)
+        buffers[node] = read | variables if variables else read
+    return ends - stored
+
+
+def _variables(node: UOp) -> frozenset[UOp]:
+    """Those of the sizes of a node and of the ends of what it keeps: a kernel is given them as it is given buffers."""
+    ends = [*node.shape]
+    if node.op in MOVEMENT and names_variables(node.arg):
+        ends += [end for part in node.arg for end in (part if type(part) is tuple else (part,))]
+    elif is_plain(node.shape):
+        return _NONE
+    named = [end for end in ends if isinstance(end, UOp)]
+    return frozenset([n for end in named for n in end.toposort() if n.op is Ops.VARIABLE])
 
 
 def _ends_of_long_chains(nodes: Sequence[UOp], meets: MeetingPoints, stored: set[UOp]) -> set[UOp]:
@@ -113,8 +146,9 @@ def _of_large_kernels(
     reductions: dict[UOp, frozenset[UOp]] = {}
     buffers: dict[UOp, frozenset[UOp]] = {}
     chain: dict[UOp, int] = {}
+    most = _most_read(target)
     for node in nodes:
-        run, read = _together(node.src, reductions), _together(node.src, buffers)
+        run, read = _together(node.src, reductions), _read(node, most, buffers, ends)
         length = max([chain[source] for source in node.src], default=0)
         if node.op is Ops.REDUCE_AXIS:
             run |= {node}
@@ -122,7 +156,6 @@ def _of_large_kernels(
             length += 1
             if (
                 len(run) > MOST_REDUCTIONS
-                or len(read) > MOST_BUFFERS
                 or length > LONGEST_CHAIN
                 or _is_repeated(node, ends, repetitions.get(node, 0))
                 or _reads_more(node, read, repetitions.get(node, 0), consumers[node])
@@ -134,6 +167,26 @@ def _of_large_kernels(
         buffers[node] = frozenset({node}) if is_read else read
         chain[node] = 0 if is_read else length
     return ends - stored
+
+
+def _read(
+    node: UOp, most: int, buffers: dict[UOp, frozenset[UOp]], ends: set[UOp]
+) -> frozenset[UOp]:
+    """The buffers that a node reads. If they are more than `most`, sources of it end kernels, that which reads most first."""
+    read = _together(node.src, buffers)
+    if len(read) <= most or node.op is Ops.SINK:
+        return read
+    for source in sorted(dict.fromkeys(node.src), key=lambda s: len(buffers[s]), reverse=True):
+        end = source
+        while end.op in MOVEMENT or end.op is Ops.DETACH:
+            end = end.src[0]
+        if end.op in ELEMENTWISE or end.op is Ops.REDUCE_AXIS:
+            ends.add(end)
+            buffers[source] = buffers[end] = frozenset({end})
+            read = _together(node.src, buffers)
+        if len(read) <= most:
+            break
+    return read
 
 
 def _together(sources: Sequence[UOp], sets: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:

@@ -116,6 +116,7 @@ class Target:
     )  # of these, of float32: instructions with errors of their own, where they are asked for
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
     has_dot: bool = False  # DOT of vectors of int32 is an instruction
+    most_buffers: int = 128  # that a kernel may name: OpenCL promises room for so many pointers
     has_parts: bool = False  # a kernel may be given memory that begins inside of other memory
     unpromised: tuple[str, ...] = ()  # of IEEE 754, what the machine does not keep: UNPROMISED
     is_tuned: bool = False  # its schedules were measured on such a machine: it may be the default
