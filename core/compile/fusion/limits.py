@@ -11,6 +11,7 @@ of a recurrent network is computed again from its beginning in the kernels of ev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from proofgrad.core.compile.fusion.meeting_points import MeetingPoints
 from proofgrad.core.compile.fusion.views import computed_again, joined_again
@@ -83,7 +84,7 @@ def _of_kernels_that_read_more(most: int, nodes: Sequence[UOp], stored: set[UOp]
 
 def _variables(node: UOp) -> frozenset[UOp]:
     """Those of the sizes of a node and of the ends of what it keeps: a kernel is given them as it is given buffers."""
-    ends = [*node.shape]
+    ends: list[Any] = [*node.shape]
     if node.op in MOVEMENT and names_variables(node.arg):
         ends += [end for part in node.arg for end in (part if type(part) is tuple else (part,))]
     elif is_plain(node.shape):
