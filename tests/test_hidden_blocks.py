@@ -67,6 +67,20 @@ def test_rows_of_a_processor_see_the_keys_before_their_own(monkeypatch: pytest.M
     assert len(taken) == 1
 
 
+@pytest.mark.skipif(Tensor([0.0]).device != "CPU", reason="other machines have groups")
+@pytest.mark.parametrize("diagonal", [-30, -40])
+def test_rows_that_see_nothing_in_any_tile_leave_the_loop_of_tiles(
+    diagonal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their largest score, and sums beside it, have a loop over keys of their own, before that of tiles."""
+    monkeypatch.setattr(row_products, "_tiles_of_rows", lambda *_: 1)
+    q, k, v = given("CPU", dtypes.float64, (1, 47, 8), (1, 70, 8), (1, 70, 8))
+    seen = Tensor.ones(47, 70, dtype="bool").tril(diagonal)
+    result = q.scaled_dot_product_attention(k, v, seen)
+    wanted = attention(values(q), values(k), values(v), hidden(47, 70, diagonal))
+    np.testing.assert_allclose(result.numpy(), wanted, atol=1e-9, equal_nan=True)
+
+
 @pytest.mark.parametrize("ahead", ["on", "2"])
 def test_blocks_that_are_copied_ahead_are_those_that_are_multiplied(ahead: str) -> None:
     q, k, v = given(DEVICE, HALF, (1, 70, 16), (1, 130, 16), (1, 130, 16))

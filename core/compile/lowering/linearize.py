@@ -72,7 +72,7 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
         else:
             running[node] = _together([running[s] for s in node.src])
     registers = {result.src[0].src[0]: running[result] for result in results}
-    registers |= _carried_by_output_loops(nodes, registers)
+    registers |= _carried_beside(nodes, registers)
     running.update(registers)
     reads = set(registers)
     for node in nodes:  # what reads a register runs where it is, even if it has no loop of its own
@@ -84,16 +84,16 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     return running
 
 
-def _carried_by_output_loops(
+def _carried_beside(
     nodes: Iterable[UOp], reduced: Mapping[UOp, frozenset[UOp]]
 ) -> dict[UOp, frozenset[UOp]]:
-    """Registers that are no reduction's: each is set where the output loop begins that carries it."""
+    """Registers that are no reduction's: each is set where that one's is whose loops carry it, or where the output loop begins."""
     found = [n for n in nodes if n.op is ACCUMULATOR and n not in reduced]
     outputs = _output_loops(nodes) if found else []
-    return {
-        n: frozenset([x for x in outputs if _nesting_key(x) < min(map(_nesting_key, n.src[1:]))])
-        for n in found
-    }
+    before = {n: min(map(_nesting_key, n.src[1:])) for n in found}
+    around = {n: frozenset([x for x in outputs if _nesting_key(x) < before[n]]) for n in found}
+    of_loops = {n.src[1:]: loops for n, loops in reduced.items()}
+    return {n: of_loops.get(n.src[1:], around[n]) for n in found}
 
 
 def _output_loops(nodes: Iterable[UOp]) -> list[UOp]:
