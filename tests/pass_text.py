@@ -269,6 +269,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "pad_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
     "fill_ahead": lambda a: (a.node(), *a.made(), *(a.numbers("by") if " by " in a.text else ())),
     "turn_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
+    "begin_after_hidden": lambda a: (a.node(), a.nodes(a.after("along"))),
     "end_before_hidden": lambda a: (a.node(), a.nodes(a.after("along"))),
     "extend": lambda a: (a.node(),),
     "keep_in_item": lambda a: (a.node(), *a.nodes(a.after("along"))),

@@ -877,6 +877,7 @@ BESIDE = {
     "divide_once": weighted_rows,
     "carry_maximum": sums_beside_maxima,
     "end_before_hidden": masked_blocks,
+    "begin_after_hidden": masked_blocks,
     "own_loops": alike_stores,
     "all_reduce": exchanged,
     "prefix_in_blocks": running_sums_of_blocks,

@@ -358,6 +358,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "extend": for_one_loop,
     "shorten": for_one_loop,
     "end_before_hidden": for_end_before_hidden,
+    "begin_after_hidden": for_end_before_hidden,
     "window": for_one_loop,
     "leave": for_each_node,
     "run_as": for_run_as,

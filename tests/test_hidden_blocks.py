@@ -40,9 +40,18 @@ def ends(kernel: UOp) -> list[UOp]:
     return [n for n in kernel.src if n.op is Ops.RANGE and not is_fixed(n)]
 
 
-def hidden(rows: int, keys: int, diagonal: int = 0) -> np.ndarray:
-    """What is added to scores."""
-    return np.where(np.tri(rows, keys, diagonal, dtype=bool), 0, -np.inf)
+def hidden(rows: int, keys: int, diagonal: int = 0, window: int | None = None) -> np.ndarray:
+    """What is added to scores; of a window, the keys up to the diagonal, so many of them."""
+    seen = np.tri(rows, keys, diagonal, dtype=bool)
+    if window is not None:
+        seen &= ~np.tri(rows, keys, diagonal - window, dtype=bool)
+    return np.where(seen, 0, -np.inf)
+
+
+def window_of(rows: int, keys: int, diagonal: int, window: int, device: str) -> Tensor:
+    """The same as truths."""
+    seen = Tensor.ones(rows, keys, dtype="bool", device=device)
+    return seen.tril(diagonal).triu(diagonal - window + 1)
 
 
 @pytest.mark.parametrize(("rows", "keys", "diagonal"), [(150, 97, 0), (97, 201, 37), (70, 64, -40)])
@@ -105,6 +114,49 @@ def test_numbers_that_are_added_hide_nothing() -> None:
     assert ends(kernel) == []
 
 
+# -- windows ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[UOp]:
+    """The loops that masks let begin later."""
+    taken = list[UOp]()
+    step = tactic.begin_after_hidden
+    monkeypatch.setattr(tactic, "begin_after_hidden", lambda *args: taken.append(args[1]) or step(*args))  # fmt: skip
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "diagonal", "window"),
+    [(150, 97, 0, 40), (97, 201, 37, 3), (70, 64, -40, 20), (33, 300, 267, 1)],
+)
+def test_rows_see_the_keys_of_a_window(
+    rows: int, keys: int, diagonal: int, window: int, begun: list[UOp]
+) -> None:
+    q, k, v = given(DEVICE, HALF, (2, rows, 16), (2, keys, 16), (2, keys, 16))
+    with schedule("warps=1x1x1x2 ahead=on"):
+        seen = window_of(rows, keys, diagonal, window, DEVICE)
+        result = q.scaled_dot_product_attention(k, v, seen).realize()
+    wanted = attention(values(q), values(k), values(v), hidden(rows, keys, diagonal, window))
+    np.testing.assert_allclose(values(result), wanted, atol=4e-3, equal_nan=True)
+    assert len(begun) == 1
+
+
+@pytest.mark.skipif(Tensor([0.0]).device != "CPU", reason="other machines have groups")
+@pytest.mark.parametrize("counted", ["by truths", "by positions"])
+def test_rows_of_a_processor_see_the_keys_of_a_window(counted: str, begun: list[UOp]) -> None:
+    q, k, v = given("CPU", dtypes.float64, (1, 147, 8), (1, 170, 8), (1, 170, 8))
+    seen = window_of(147, 170, 5, 40, "CPU")
+    if counted == "by positions":
+        row, key = Tensor.arange(147).reshape(-1, 1), Tensor.arange(170)
+        seen = (key <= row + 5) & (row + 5 - 40 < key)
+    with schedule("tile=4x1x8 blocks=2x1"):
+        result = q.scaled_dot_product_attention(k, v, seen).realize()
+    wanted = attention(values(q), values(k), values(v), hidden(147, 170, 5, 40))
+    np.testing.assert_allclose(result.numpy(), wanted, atol=1e-9)
+    assert len(begun) == 1
+
+
 # -- parts of the rows ------------------------------------------------------------------------------
 
 
@@ -127,10 +179,14 @@ def test_rows_are_cut_where_no_kernel_ends_early(monkeypatch: pytest.MonkeyPatch
 # -- proofs -----------------------------------------------------------------------------------------
 
 
-def test_the_solver_shows_accesses_writes_and_waits(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("window", [96, 20])
+def test_the_solver_shows_accesses_writes_and_waits(
+    window: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     q, k, v = given(HOLDS, HALF, (1, 96, 16), (1, 96, 16), (1, 96, 8))
+    mask = window_of(96, 96, 0, window, HOLDS)
     capfd.readouterr()
     with Context(PROVE=1, PLANS=0), schedule("warps=1x1x1x2 ahead=on"):
-        kernels_of(q.scaled_dot_product_attention(k, v, is_causal=True))
+        kernels_of(q.scaled_dot_product_attention(k, v, mask))
     told = capfd.readouterr().err
     assert "none unknown" in told and "waits of groups" in told

@@ -49,7 +49,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "window": ("window_law", "bounds_by"),
     "split_index_set": ("is_of_part", "size_of_part"),
     "align": ("align_law",),
-    "hidden_blocks": ("end_of_mask", "inside_of_loop"),
+    "hidden_blocks": ("end_of_mask", "inside_of_loop", "begin_of_mask", "before_the_end"),
     "collapse": ("collapse_law", "digits_of"),
     "digits": ("product_of", "number_of"),
     "bounds": ("lies_between", "is_inside", "fits"),

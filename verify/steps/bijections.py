@@ -18,7 +18,12 @@ from proofgrad.core.compile.steps.deinterleave import (
     slot_of,
 )
 from proofgrad.core.compile.steps.extend import quotient_up
-from proofgrad.core.compile.steps.hidden_blocks import end_of_mask, inside_of_loop
+from proofgrad.core.compile.steps.hidden_blocks import (
+    before_the_end,
+    begin_of_mask,
+    end_of_mask,
+    inside_of_loop,
+)
 from proofgrad.core.compile.steps.merge import counted_by, is_one_number
 from proofgrad.core.compile.steps.pad_rows import element_of, position_in_copy, rows_of
 from proofgrad.core.compile.steps.split import nearest_inside, reach_of, split_law
@@ -171,6 +176,22 @@ def ended_by_hiding(world: World) -> None:
     world.claim("not behind the last", end <= size)
     world.suppose(holds)
     world.claim("before the end", i < end)
+
+
+def begun_by_hiding(world: World) -> None:
+    """Before the first iteration that a comparison gives a loop, it is off; that one is of the loop, and so are those behind it."""
+    times, size = world.number("times", 1), world.number("size", 1)
+    i, rest = world.number("i", 0), world.number("rest")
+    kept, least = world.number("kept"), world.number("least")
+    takes_end = bool(world.number("takes the end", 0, 2) == 1)
+    world.suppose(least <= rest)
+    world.suppose(i < size)
+    holds = kept + rest <= i * times if takes_end else kept + rest < i * times
+    first = before_the_end(quotient_up(begin_of_mask(kept, least, takes_end), times), size)
+    world.claim("not before the first", first >= 0)
+    world.claim("an iteration is left", first < size)
+    world.suppose(holds)
+    world.claim("not before it", first <= i)
 
 
 # -- window ---------------------------------------------------------------------------------------

@@ -177,6 +177,17 @@ LAWS: dict[str, Law] = {
         "FASTMATH names `real`; that all sums over the loop are beside one maximum, of what is -inf where a comparison of index terms"
         " does not hold, by linear forms and bounds; that it changes with the same loops around as its end",
     ),
+    "begin_after_hidden": Law(
+        iterations.claims_of("the iterations from the first on", window_law())
+        | {
+            "a comparison begins the loop": iterations.begun_by_hiding,
+            "a block of -inf adds nothing": powers.block_of_nothing,
+        }
+        | _ONCE
+        | _ORDER,
+        "FASTMATH names `real`; that all sums over the loop are beside one maximum, of what is -inf where a comparison of index terms"
+        " does not hold, by linear forms and bounds; that it changes with the same loops around as its first iteration",
+    ),
     "carry": Law(
         {
             "a register has taken in the first iterations": folds.first_iterations,
