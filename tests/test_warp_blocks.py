@@ -74,6 +74,35 @@ def test_attention_of_any_size_goes_by_the_keys_once(
     assert_close(result, attention(values(q), values(k), values(v)))
 
 
+def test_heads_that_are_no_power_of_2_wide() -> None:
+    depth = 72
+    q, k, v = given(DEVICE, HALF, (1, 33, depth), (1, 67, depth), (1, 67, depth))
+    result = q.scaled_dot_product_attention(k, v, is_causal=True)
+    assert len(result.schedule()) == 1
+    hidden = np.where(np.tri(33, 67, dtype=bool), 0.0, -np.inf)
+    assert_close(result.realize(), attention(values(q), values(k), values(v), hidden))
+
+
+@pytest.mark.parametrize(
+    ("shared", "heads"), [("enable_gqa", 1), ("repeat_interleave", 2), ("expand", 2)]
+)
+def test_heads_that_share_keys_are_one_kernel_that_reads_them_where_they_are(
+    shared: str, heads: int
+) -> None:
+    q, k, v = given(DEVICE, HALF, (2, 4, 33, 16), (2, heads, 70, 16), (2, heads, 70, 16))
+    keys, groups = (k, v), 4 // heads
+    if shared == "repeat_interleave":
+        keys = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    elif shared == "expand":
+        keys = tuple(
+            [x.unsqueeze(2).expand(2, heads, groups, 70, 16).reshape(2, 4, 70, 16) for x in (k, v)]
+        )
+    result = q.scaled_dot_product_attention(*keys, enable_gqa=shared == "enable_gqa")
+    assert len(result.schedule()) == 1
+    every = [np.repeat(values(x), groups, 1) for x in (k, v)]
+    assert_close(result.realize(), attention(values(q), *every))
+
+
 @pytest.mark.parametrize(
     ("tile", "ahead"), [("1x1x1x2", "off"), ("2x1x1x4", "on"), ("1x1x1x2", "2")]
 )
