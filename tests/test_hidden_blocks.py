@@ -13,7 +13,8 @@ from test_warp_rows import HALF, assert_close, far, given, kernels_of  # noqa: F
 from test_warp_tiles import values
 
 from proofgrad import Context, Tensor, schedule
-from proofgrad.core.compile.nests.loops import is_fixed
+from proofgrad.core.compile.nests.loops import is_fixed, size_of
+from proofgrad.core.compile.nests.strides import at_start
 from proofgrad.core.compile.schedule import row_products
 from proofgrad.core.compile.schedule.row_products import tile_of_blocks
 from proofgrad.core.compile.tactics import hidden_blocks as tactic
@@ -105,6 +106,19 @@ def test_a_group_ends_where_its_last_row_sees_no_key() -> None:
     assert loop.arg[1] is AxisRole.REDUCE
     (groups,) = [n for n in kernel.src if n.op is Ops.RANGE and n.arg[1] is AxisRole.BLOCK]
     assert groups in loop.src[0].toposort()
+
+
+def test_groups_whose_rows_see_most_keys_begin_first() -> None:
+    """Of both heads; those of a window are as long as each other, and begin in order."""
+    q, k, v = given(HOLDS, HALF, (2, 512, 8), (2, 512, 8), (2, 512, 8))
+    for window, is_sorted in ((512, True), (64, False)):
+        seen = window_of(512, 512, 0, window, HOLDS)
+        (kernel,) = kernels_of(q.scaled_dot_product_attention(k, v, seen))
+        (loop,) = ends(kernel)
+        (groups,) = [n for n in kernel.src if n.op is Ops.RANGE and n.arg[1] is AxisRole.BLOCK]
+        counts = [at_start(loop.src[0], {groups: n}) for n in range(size_of(groups))]
+        assert (counts == sorted(counts, reverse=True)) == is_sorted
+        assert len(set(counts)) > 1
 
 
 def test_numbers_that_are_added_hide_nothing() -> None:

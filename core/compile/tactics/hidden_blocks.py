@@ -5,6 +5,8 @@ Owns: which loop decides where the keys begin and end. Does not own: where that 
 
 from __future__ import annotations
 
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import at_start
 from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks
 from proofgrad.core.compile.steps.hidden_blocks import (
     begin_after_hidden,
@@ -34,6 +36,16 @@ def without_hidden_blocks(nest: LoopNest, number: int) -> LoopNest:
         if begin_by_hiding(nest.graph, blocks, around, nest.facts) is not None:
             nest = begin_after_hidden(nest, blocks, around)
     return nest
+
+
+def sees_more_at_the_end(nest: LoopNest, rows: UOp) -> bool:
+    """Whether masks leave more blocks of keys to the last blocks of rows than to the first."""
+    for blocks in loops_of_blocks(nest.graph):
+        end = end_by_hiding(nest.graph, blocks, (rows,), nest.facts)
+        first = begin_by_hiding(nest.graph, blocks, (rows,), nest.facts)
+        if end is not None and first is None:
+            return at_start(end, {rows: size_of(rows) - 1}) > at_start(end, {rows: 0})
+    return False
 
 
 def _blocks(nest: LoopNest, number: int) -> UOp:

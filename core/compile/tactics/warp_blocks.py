@@ -29,9 +29,10 @@ from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.rescale_blocks import rescale_blocks
+from proofgrad.core.compile.steps.reverse import reverse
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.tactics.groups import as_one_loop
-from proofgrad.core.compile.tactics.hidden_blocks import without_hidden_blocks
+from proofgrad.core.compile.tactics.hidden_blocks import sees_more_at_the_end, without_hidden_blocks
 from proofgrad.core.compile.tactics.shared_tiles import filled_ahead
 from proofgrad.core.compile.tactics.warp_rows import (
     Parts,
@@ -61,6 +62,8 @@ def in_warp_blocks(nest: LoopNest, rows: WarpRows, schedule: Schedule, target: T
     nest = in_steps(nest, part)
     groups = -(-size_of(found.rows) // prod(part.high))
     around = [*found.around, *([UOp.range(groups, part.block.number)] if groups > 1 else [])]
+    if groups > 1 and sees_more_at_the_end(nest, around[-1]):  # what begins last is soon done
+        nest, around = reverse(nest, around[-1]), [around[-1], *found.around]
     nest = as_one_loop(nest, around, AxisRole.BLOCK, part.group)
     held = _Held(part, half, row)
     nest = _scores_kept(nest, keys, held, part)
