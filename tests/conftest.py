@@ -19,7 +19,7 @@ from rules_from_text import unproven_library
 
 from proofgrad import Device, Tensor
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime import canonical, known_runs, realize
+from proofgrad.core.tensor.runtime import canonical, drawn, known_runs, realize
 from proofgrad.core.tensor.runtime.known_runs import _Runs
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -190,7 +190,7 @@ def fresh_runs(monkeypatch: pytest.MonkeyPatch) -> _Runs:
     fresh = _Runs()
     for place in (known_runs, realize):
         monkeypatch.setattr(place, "RUNS", fresh)
-    monkeypatch.setattr(realize, "_DRAWN", WeakValueDictionary())
+    monkeypatch.setattr(drawn, "_DRAWN", WeakValueDictionary())
     shown: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
     for place in (canonical, realize):
         monkeypatch.setattr(place, "SHOWN", shown)

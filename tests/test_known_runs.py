@@ -91,6 +91,8 @@ PROGRAMS: dict[str, Any] = {
     "nothing": lambda a, b: a[:0] + b[:0],
     "one": lambda a, b: a.max(),
     "view": lambda a, b: a.reshape(-1),
+    "parts of one memory": lambda a, b: a.roll(1, 0) * 1,
+    "a value of its own": lambda a, b: Tensor.eye(4),
 }
 
 
@@ -428,3 +430,24 @@ def test_a_known_run_that_fails_leaves_the_value(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(MemoryError, match="none left"):
             y.realize()
     assert np.array_equal(y.numpy(), x.numpy() + 1)
+
+
+def test_random_numbers_are_drawn_by_a_known_run_unless_another_tensor_keeps_them(
+    again: list[UOp],
+) -> None:
+    waiting = Tensor.rand(10, 10)  # does not keep others from being known
+    for k in range(3):
+        assert 0 <= Tensor.rand(9, 9).realize().min().item() < 1
+        assert len([node for node in again if node.shape == (9, 9)]) == k
+    for _ in range(3):
+        drawn = Tensor.rand(9, 9)
+        twice = (drawn * 2).realize()  # which draws the numbers that `drawn` has from then on
+        assert np.array_equal(twice.numpy(), drawn.numpy() * 2)
+    assert np.array_equal((waiting * 2).numpy(), waiting.numpy() * 2)
+
+
+def test_a_kernel_that_reads_parts_is_known(again: list[UOp]) -> None:
+    x = data(16, 16)
+    for k in range(3):
+        assert np.array_equal(x.roll(1, 0).realize().numpy(), np.roll(x.numpy(), 1, 0))
+        assert len(again) == k

@@ -196,6 +196,12 @@ OF_ELEMENTS = [
     "argmax",
     "logsumexp",
     "round",
+    "cumsum",
+    "logcumsumexp",
+    "tril",
+    "triu",
+    "any",
+    "all",
 ]
 OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "@": lambda x, y: x @ y.T,
@@ -207,6 +213,31 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "%": lambda x, y: x % 0.75,
     "einsum": lambda x, y: Tensor.einsum("ij,kj->ik", x, y),
     "conv2d": lambda x, y: x[None, None].conv2d(y[None, None, :2, :1], stride=2, padding=1),
+    "cumprod": lambda x, y: x.cumprod(1),
+    "cummax": lambda x, y: x.cummax(1)[0],
+    "one_hot": lambda x, y: (x * 0).int().one_hot(4),
+    "diag": lambda x, y: (x + y)[0].diag(),
+    "max_pool2d": lambda x, y: x[None, None].max_pool2d((2, 1), 1),
+    "avg_pool2d": lambda x, y: x[None, None].avg_pool2d((2, 1), padding=(0, 1)),
+    "interpolate": lambda x, y: x[None].interpolate((7,)),
+    "batchnorm": lambda x, y: x.batchnorm(y[0], None, y[0], y[0], axis=1),
+    "linear": lambda x, y: x.linear(y.T, y[:, 0]),
+    "attention": lambda x, y: x.scaled_dot_product_attention(y, y, is_causal=True),
+    "scatter": lambda x, y: x.scatter(0, (y * 0).int(), y),
+    "scatter_reduce": lambda x, y: x.scatter_reduce(0, (y * 0).int(), y, "sum"),
+    "sparse_categorical_crossentropy": lambda x, y: x.sparse_categorical_crossentropy(
+        (y[:, 0] * 0).int(), label_smoothing=0.1
+    ),
+    "cross_entropy": lambda x, y: x.cross_entropy((y[:, 0] * 0).int()),
+    "cross_entropy of shares": lambda x, y: x.cross_entropy(y),
+    "nll_loss": lambda x, y: x.nll_loss((y[:, 0] * 0).int(), y[0], ignore_index=3),
+    "binary_crossentropy": lambda x, y: x.sigmoid().binary_crossentropy(y),
+    "binary_crossentropy_logits": lambda x, y: x.binary_crossentropy_logits(y, pos_weight=y[0]),
+    "mse_loss": lambda x, y: x.mse_loss(y, reduction="sum"),
+    "l1_loss": lambda x, y: x.l1_loss(y),
+    "huber_loss": lambda x, y: x.huber_loss(y, delta=0.5),
+    "smooth_l1_loss": lambda x, y: x.smooth_l1_loss(y, reduction="none"),
+    "kl_div": lambda x, y: x.kl_div(y, log_target=True),
     "gather": lambda x, y: x.gather(0, (y * 0).int()),
     "[]": lambda x, y: x[:, (y[0] * 0).int()],
     "[] of two": lambda x, y: x[(y[0] > 0).int(), (y[1] * 0).int()],
@@ -332,3 +363,68 @@ def test_many_functions_of_one_shape_are_all_known_runs(monkeypatch: pytest.Monk
         function(x).realize()
     for function in (Tensor.exp, Tensor.tanh):
         assert machine.run_again(function(x)._uop, "CPU", True) is not None
+
+
+# -- functions of several Tensors, or that give several ---------------------------------------------------
+
+
+def test_tensors_by_name_nothing_in_their_place_and_several_results() -> None:
+    @made_once
+    def both(x: Tensor, y: Tensor | None = None, *, scale: Tensor | None = None) -> Any:
+        CALLS.append(x.shape)
+        first = x if y is None else x * y
+        return first + 1, first if scale is None else first / scale
+
+    CALLS.clear()
+    a, b = numbers(2, 3), numbers(2, 3) + 2
+    for options in ({}, {"y": b}, {"scale": b}, {"y": b, "scale": b + 1}):
+        for _ in range(2):
+            for found, wanted in zip(both(a, **options), both.__wrapped__(a, **options)):
+                np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+    assert len(CALLS) == 4 + 8  # and those that were called as they are
+
+
+def test_a_number_in_place_of_a_tensor_has_no_say_in_the_type() -> None:
+    @made_once
+    def total(x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    x, number, typed = numbers(3).cast("float16"), Tensor(2.0), Tensor(2.0, dtype="float32")
+    for _ in range(2):
+        assert total(x, number).dtype is dtypes.float16
+        assert total(number, x).dtype is dtypes.float16
+        assert total(x, typed).dtype is dtypes.float32
+
+
+def test_setting_that_a_body_asks_for_is_part_of_what_it_is_kept_for() -> None:
+    """A product inside of another method is rounded where that is asked for."""
+    x, w = Tensor([[1.0 + 2.0**-12]]).realize(), Tensor([[1.0]]).realize()
+    for asked, found in (("0", 1.0 + 2.0**-12), ("1", 1.0), ("0", 1.0 + 2.0**-12)):
+        with Context(ALLOW_TF32=asked):
+            assert x.linear(w).item() == found
+
+
+def test_labels_and_positions_are_looked_at_in_each_call() -> None:
+    scores = numbers(2, 3).realize()
+    for _ in range(2):
+        scores.cross_entropy(Tensor([0, 2]))
+        for wrong in (
+            scores.cross_entropy,
+            scores.nll_loss,
+            scores.sparse_categorical_crossentropy,
+        ):
+            with pytest.raises(IndexError, match="label 3 of 3 classes"):
+                wrong(Tensor([0, 3]))
+        with pytest.raises(IndexError):
+            scores.scatter(1, Tensor([[0], [3]]), 1.0)
+
+
+def test_dropout_of_attention_draws_anew() -> None:
+    q = numbers(1, 4, 8).realize()
+    with Tensor.train():
+        one, other = [q.scaled_dot_product_attention(q, q, dropout_p=0.5).numpy() for _ in "ab"]
+    assert not np.array_equal(one, other)
+    whole = q.scaled_dot_product_attention(q, q).numpy()
+    np.testing.assert_array_equal(
+        q.scaled_dot_product_attention(q, q, dropout_p=0.5).numpy(), whole
+    )

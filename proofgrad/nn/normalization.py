@@ -13,6 +13,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.tensor.data.arguments import takes_numbers
 from proofgrad.core.tensor.data.promotion import least_float, promote
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.nn.modes import note_mode
 from proofgrad.nn.layers import check_last_axis, parameter
 from proofgrad.nn.shown import Shown
@@ -55,21 +56,14 @@ class BatchNorm(Shown):
             )
         note_mode("BatchNorm", Tensor.training)
         if not Tensor.training and self.track_running_stats:
-            mean, variance = self.running_mean, widened(self.running_var)
-            y = x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
-            return y.cast(promote(mean.dtype, result_dtype(x, self.weight)))
-        mean, variance = self._statistics(widened(x))
-        y = x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
-        return y.cast(result_dtype(x, self.weight))
-
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        axes = tuple([axis for axis in range(x.ndim) if axis != 1])
-        mean = x.mean(axes)
-        line = (1, -1) + (1,) * (x.ndim - 2)
-        variance = (x - mean.reshape(line)).square().mean(axes)
+            mean, kind = self.running_mean, result_dtype(x, self.weight)
+            kind = promote(mean.dtype, kind)
+            return _scaled(x, mean, self.running_var, self.weight, self.bias, self.eps, kind)
+        mean, variance = _statistics(x)
         if Tensor.training and self.track_running_stats:
             self._remember(mean, variance, x.numel() // x.shape[1])
-        return mean, variance
+        kind = result_dtype(x, self.weight)
+        return _scaled(x, mean, variance, self.weight, self.bias, self.eps, kind)
 
     def _remember(self, mean: Tensor, variance: Tensor, count: Any) -> None:
         """`count`: of the elements of a channel, an int or made of variables."""
@@ -81,6 +75,30 @@ class BatchNorm(Shown):
             seen = new.detach().cast(kept.dtype) * self.momentum
             kept.assign(kept * (1 - self.momentum) + seen)
         self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+
+
+@made_once
+def _statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel."""
+    x = widened(x)
+    axes = tuple([axis for axis in range(x.ndim) if axis != 1])
+    mean = x.mean(axes)
+    line = (1, -1) + (1,) * (x.ndim - 2)
+    return mean, (x - mean.reshape(line)).square().mean(axes)
+
+
+@made_once
+def _scaled(
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    kind: DType,
+) -> Tensor:
+    """A batch brought to mean 0 and variance 1 by those of its channels, scaled and shifted."""
+    return x.batchnorm(weight, bias, mean, (widened(variance) + eps).rsqrt()).cast(kind)
 
 
 BatchNorm2d = BatchNorm3d = BatchNorm
@@ -107,12 +125,19 @@ class GroupNorm(Shown):
                 f"{type(self).__name__} takes (n, {self.num_channels}, ..), not a Tensor of"
                 f" {show(x.shape)}"
             )
-        groups = x.unflatten(1, (self.num_groups, -1)).flatten(2)
-        y = widened(groups).layernorm(eps=self.eps).reshape(x.shape)
-        if self.weight is not None and self.bias is not None:
-            line = (1, -1) + (1,) * (x.ndim - 2)
-            y = y * self.weight.reshape(line) + self.bias.reshape(line)
-        return y.cast(result_dtype(x, self.weight))
+        return _by_groups(x, self.num_groups, self.eps, self.weight, self.bias)
+
+
+@made_once
+def _by_groups(
+    x: Tensor, groups: int, eps: float, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    parts = x.unflatten(1, (groups, -1)).flatten(2)
+    y = widened(parts).layernorm(eps=eps).reshape(x.shape)
+    if weight is not None and bias is not None:
+        line = (1, -1) + (1,) * (x.ndim - 2)
+        y = y * weight.reshape(line) + bias.reshape(line)
+    return y.cast(result_dtype(x, weight))
 
 
 class InstanceNorm(GroupNorm):
@@ -148,10 +173,17 @@ class LayerNorm(Shown):
                 f"LayerNorm of {show(self.normalized_shape)} on a Tensor of {show(x.shape)}: the"
                 " last axes must be equal"
             )
-        y = widened(x).layernorm(tuple(range(-len(self.normalized_shape), 0)), self.eps)
-        if self.weight is not None and self.bias is not None:
-            y = y * self.weight + self.bias
-        return y.cast(result_dtype(x, self.weight))
+        return _by_rows(x, len(self.normalized_shape), self.eps, self.weight, self.bias)
+
+
+@made_once
+def _by_rows(
+    x: Tensor, axes: int, eps: float, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    y = widened(x).layernorm(tuple(range(-axes, 0)), eps)
+    if weight is not None and bias is not None:
+        y = y * weight + bias
+    return y.cast(result_dtype(x, weight))
 
 
 class LayerNorm2d(LayerNorm):
@@ -170,9 +202,14 @@ class RMSNorm(Shown):
 
     def __call__(self, x: Tensor) -> Tensor:
         check_last_axis("RMSNorm", x, self.dim)
-        wide = widened(x)
-        y = wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
-        return (y if self.weight is None else y * self.weight).cast(result_dtype(x, self.weight))
+        return _by_root_mean_square(x, self.eps, self.weight)
+
+
+@made_once
+def _by_root_mean_square(x: Tensor, eps: float, weight: Tensor | None) -> Tensor:
+    wide = widened(x)
+    y = wide * (wide.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return (y if weight is None else y * weight).cast(result_dtype(x, weight))
 
 
 def widened(x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from proofgrad.core import settings
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -23,44 +24,80 @@ from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.tracing import TRACING
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-MOST_BODIES = 512
+MOST_BODIES = 1024
 _PLAIN = frozenset({bool, int, str, DType, type(None)})
-BODIES: Newest[tuple[Any, ...], UOp] = Newest(MOST_BODIES)
+# One graph; or, of a function that gives several Tensors, those of all.
+BODIES: Newest[tuple[Any, ...], UOp | tuple[UOp, ...]] = Newest(MOST_BODIES)
+# What methods ask for while they make a graph.
+_ASKED = settings.encoded("ALLOW_TF32", "WINO")
 
 
 def made_once(function: _Function) -> _Function:
-    """A function of Tensors, and of numbers, names or types behind them, whose graph depends on nothing else but what they are like.
+    """A function of Tensors, and of numbers, names or types beside them, whose graph depends on nothing else but what they are like.
 
-    It reads no value, no other Tensor and no setting, and gives no view. Where two operands meet they have one type. Of Tensors whose sizes
-    are variables the graph is made at each call, and so for other arguments, and where somebody wants to know of which method each node is.
+    It gives a Tensor, or several; it reads no value, no other Tensor and no mode, and gives no view. Of Tensors whose sizes are variables
+    the graph is made at each call, and so for other arguments, and where somebody wants to know of which method each node is.
     """
 
     @functools.wraps(function)
     def method(x: TensorBase, /, *args: Any, **kwargs: Any) -> Any:
-        device, nodes = x.device, [x._uop]
-        for other in args:
-            if not isinstance(other, TensorBase) or other.device != device:
-                break
-            nodes.append(other._uop)
-        options = args[len(nodes) - 1 :]
-        like = [(node.dtype, node.shape) for node in nodes]
-        if TRACING.on or not all([is_plain(shape) for _, shape in like]):
+        if TRACING.on:
             return function(x, *args, **kwargs)
+        device, nodes = x.device, [x._uop]
         try:
-            given = [*map(_exactly, options), *map(_exactly, kwargs.items())]
+            like = [_like(x, device, [])]
+            for value in args:
+                like.append(_like(value, device, nodes))
+            for item in kwargs.items():
+                like += item[0], _like(item[1], device, nodes)
         except TypeError:
             return function(x, *args, **kwargs)
-        around = type(x), device, Device[device], GRADIENTS.are_off
-        key = function, *around, dtypes.default_float, dtypes.default_int, *like, *given
+        around = type(x), device, Device[device], GRADIENTS.are_off, *settings.stored(_ASKED)
+        key = function, around, dtypes.default_float, dtypes.default_int, *like
         body = BODIES.get(key)
         if body is None:
-            places = [
-                type(x)._new(parameter(slot, node), device) for slot, node in enumerate(nodes)
-            ]
-            body = BODIES[key] = function(*places, *options, **kwargs)._uop
-        return x._with(UOp(Ops.APPLY, body.dtype, tuple(nodes), body))
+            body = BODIES[key] = _body(function, x, nodes, args, kwargs)
+        sources = tuple(nodes)
+        if type(body) is tuple:
+            return tuple([x._with(UOp(Ops.APPLY, one.dtype, sources, one)) for one in body])
+        return x._with(UOp(Ops.APPLY, body.dtype, sources, body))
 
     return method  # type: ignore[return-value]
+
+
+def _like(value: Any, device: str, nodes: list[UOp]) -> Any:
+    """What a graph depends on of an argument; the node of a Tensor is added to `nodes`. Raises: TypeError for what a graph is not made once for."""
+    if not isinstance(value, TensorBase):
+        return _exactly(value)
+    node = value._uop
+    shape = node.shape
+    if value.device != device or not is_plain(shape):
+        raise TypeError("Tensors elsewhere, or of variable size")
+    if not shape and id(value) in TensorBase._numbers:
+        raise TypeError("a Tensor that was made of a number has no say in the type of a result")
+    nodes.append(node)
+    return node.dtype, shape
+
+
+def _body(
+    function: Callable[..., Any],
+    x: TensorBase,
+    nodes: list[UOp],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> UOp | tuple[UOp, ...]:
+    """The graph, or the graphs, that a function makes of parameters in place of its Tensors."""
+    places = iter(
+        [type(x)._new(parameter(slot, node), x.device) for slot, node in enumerate(nodes)]
+    )
+    first = next(places)
+    given = [next(places) if isinstance(value, TensorBase) else value for value in args]
+    named = {
+        name: next(places) if isinstance(value, TensorBase) else value
+        for name, value in kwargs.items()
+    }
+    found = function(first, *given, **named)
+    return tuple([one._uop for one in found]) if type(found) is tuple else found._uop
 
 
 def _exactly(value: Any) -> Any:

@@ -82,10 +82,11 @@ class KnownRun:
         self.copies = any([step.kernel is None for step in plan.steps])
         kernels = [step.kernel for step in plan.steps if step.kernel is not None]
         is_told = is_watched()  # of each kernel: then they run one by one
-        is_one = len(plan.steps) == 1 == len(kernels) and not is_told
+        reads_parts = any([step.offsets for step in plan.steps])
+        is_one = len(plan.steps) == 1 == len(kernels) and not is_told and not reads_parts
         self._launch: Launch | None = kernels[0].ready() if is_one else None
         self._nbytes = sum([step.nbytes for step in plan.steps if step.kernel is not None])
-        is_small = 1 < len(kernels) and self._nbytes <= SMALL_BYTES * len(kernels)
+        is_small = 0 < len(kernels) and self._nbytes <= SMALL_BYTES * len(kernels) and not is_one
         self._programs: deque[KeptProgram] | None = None  # that nobody runs now
         if is_small and not is_told:
             self._programs = deque(maxlen=SPARES)
@@ -191,16 +192,18 @@ class _Runs:
         compiler: Compiler,
         memory_of: Callable[[UOp], Any],
         computed: Mapping[Any, UOp],
-        draws: bool,
+        draws: Callable[[UOp, Sequence[UOp]], bool],
     ) -> tuple[UOp, bool] | None:
         """The value of a graph, and whether a plan has that graph itself; None if no run is known for it.
 
-        `memory_of` a buffer, or of a part of one; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: some
-        of what lies on the host may be the key of random numbers that a run has to keep.
+        `memory_of` a buffer, or of a part of one; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: whether
+        a run of a graph draws numbers that another Tensor is to keep.
         """
         for run in self._of_kind.get(_kind(root, device), ()):
             inputs = run.likeness.buffers_of(root, computed)
-            if inputs is None or (draws and run.copies) or not run.is_now(compiler.epoch):
+            if inputs is None or not run.is_now(compiler.epoch):
+                continue
+            if run.copies and draws(root, inputs):
                 continue
             given = [memory_of(buffer) for buffer in inputs]
             is_of_plan = run.asked.src[0] is root
@@ -233,9 +236,7 @@ class _Runs:
             return
         if not {device, HOST}.issuperset([b.src[1].arg for b in nodes if b.op is BUFFER]):
             return
-        if len(steps) == 1 and (
-            steps[0].offsets or any([slot >= plan.inputs for slot in steps[0].slots[1:]])
-        ):
+        if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
             return
         (root,) = asked.src
         if parts and changed_in_part(root) is not None:  # which is better done in place

@@ -63,7 +63,8 @@ class Likeness:
                 parts.append((None, None, None, positions[node], None))
                 continue
             positions[node] = k
-            if node not in reading:
+            marks = node.op is DETACH or node.op is CONTIGUOUS
+            if node not in reading and not marks:
                 parts.append((None, None, node, _ITSELF, None))
             elif (line := _line(node)) is not None and line.src[0].arg in parts_of_buffers:
                 number, where = line.src
@@ -76,7 +77,7 @@ class Likeness:
                 number, where = node.src
                 buffers[number.arg], places[number.arg] = k, where
                 parts.append((BUFFER, node.dtype, node.arg, 0, where))
-            elif node.op is DETACH or node.op is CONTIGUOUS:
+            elif marks:
                 parts.append((node.op, node.dtype, None, 1, _FIRST))
                 nodes += node.src
             else:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary, ref
+from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Borrowed
@@ -35,6 +35,7 @@ from proofgrad.core.tensor.runtime.canonical import (
 )
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
+from proofgrad.core.tensor.runtime.drawn import draws_for_others, not_drawn
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.known_runs import RUNS
@@ -57,8 +58,6 @@ class _Machine:
 
 _MACHINE = _Machine()
 _MEMORY: WeakKeyDictionary[UOp, Any] = WeakKeyDictionary()
-# Tensors whose values are drawn at random, and may not have been yet, by the number of the object.
-_DRAWN: WeakValueDictionary[int, Any] = WeakValueDictionary()
 # Buffers of numbered graphs, which plans keep, have small numbers: no real buffer is one of those.
 _SERIAL = itertools.count(1_000_000)
 
@@ -284,7 +283,7 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
     is_plain_run = recorder() is None and LISTENER.add is None and not _MACHINE.compile_only
     if not is_plain_run or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
         return None
-    draws = bool(_DRAWN.data)  # type: ignore[attr-defined]
+    draws = functools.partial(draws_for_others, is_memory=is_view)
     found = RUNS.again(root, device, _MACHINE.compiler, memory_of, COMPUTED.data, draws)  # type: ignore[attr-defined]
     if found is None:
         return None
@@ -316,25 +315,13 @@ def graph_and_inputs(roots: Sequence[UOp], device: str) -> tuple[UOp, list[UOp]]
     return as_compiled(graph), inputs
 
 
-def draw_once(holder: Any) -> None:
-    """The value of `holder` gets memory in the first run that reads it, while `holder` lives."""
-    _DRAWN[id(holder)] = holder
-
-
 def _to_compute(roots: Sequence[UOp], device: str) -> list[UOp]:
     """The roots without memory; then what they read that is drawn once, and was not yet."""
     wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
-    if not wanted or not _DRAWN:
-        return wanted
-    nodes = set(toposort(wanted, is_not_computed))
-    for reference in _DRAWN.valuerefs():
-        holder = reference()
-        if holder is None:
-            continue
-        value = computed(holder._uop)
-        if is_view(value):
-            _DRAWN.pop(id(holder), None)
-        elif value in nodes and value not in wanted and holder.device == device:
+    waiting = not_drawn(is_view) if wanted else []
+    nodes = set(toposort(wanted, is_not_computed)) if waiting else set()
+    for holder, value in waiting:
+        if value in nodes and value not in wanted and holder.device == device:
             wanted.append(value)
     return wanted
 

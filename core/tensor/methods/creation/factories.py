@@ -46,6 +46,7 @@ from proofgrad.core.tensor.methods.disk import (
 )
 from proofgrad.core.tensor.methods.indexing.take import is_position
 from proofgrad.core.tensor.methods.live import register
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.runtime.device import DISK, canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.realize import host_buffer
@@ -435,10 +436,12 @@ class Factories(Movement):
         named = own_value(node) if kind.is_float and is_plain(node.shape) else node
         return cls._constant(named, device, requires_grad)
 
+    @made_once
     def tril(self, diagonal: Whole = 0) -> Self:
         """Zero above the given diagonal of the last two axes."""
         return (self._row() + diagonal >= self._column()).where(self, False)
 
+    @made_once
     def triu(self, diagonal: Whole = 0) -> Self:
         """Zero below the given diagonal of the last two axes."""
         return (self._row() + diagonal <= self._column()).where(self, False)
@@ -452,6 +455,7 @@ class Factories(Movement):
         return self._iota(self.shape[-1])
 
     @takes_numbers
+    @made_once
     def one_hot(self, num_classes: Whole) -> Self:
         """A last axis of `num_classes` ints: 1 at the position this Tensor names, else 0."""
         if not self.dtype.is_int:

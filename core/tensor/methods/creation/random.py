@@ -32,9 +32,11 @@ from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.indexing.search import count_up_to
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.device import canonical_device
-from proofgrad.core.tensor.runtime.realize import draw_once, host_buffer
+from proofgrad.core.tensor.runtime.drawn import draw_once, mark_key
+from proofgrad.core.tensor.runtime.realize import host_buffer
 from proofgrad.core.tensor.runtime.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -108,17 +110,22 @@ class Creation(Factories, Indexing):
         return cls._leaf(node, device, False)
 
     @classmethod
-    def _random_words(cls, count: Whole, device: str) -> tuple[Self, Self]:
-        """Two flat uint32 Tensors of random bits. The key is data, so that plans are reused."""
+    def _random_key(cls, device: str) -> Self:
+        """The key of the random numbers of one call, as data, so that plans are reused."""
         key = host_buffer(cls._next_key(), dtypes.uint32, device)
-        note_random(key.src[0] if key.op is Ops.COPY else key, cls._next_key)
-        words = cls._new(key, device)
+        buffer = key.src[0] if key.op is Ops.COPY else key
+        mark_key(buffer)
+        note_random(buffer, cls._next_key)
+        return cls._new(key, device)
+
+    def _random_words(self, count: Whole) -> tuple[Self, Self]:
+        """Two flat uint32 Tensors of random bits, of this key."""
         low, high, number = [
-            broadcast_node(words._cut(0, k, k + 1)._uop, (count,)) for k in range(3)
+            broadcast_node(self._cut(0, k, k + 1)._uop, (count,)) for k in range(3)
         ]
         counter = UOp(Ops.IOTA, dtypes.uint32, (), count)
         first, second = threefry(counter, number, low, high)
-        return words._with(first), words._with(second)
+        return self._with(first), self._with(second)
 
     @staticmethod
     def _next_key() -> bytes:
@@ -148,15 +155,19 @@ class Creation(Factories, Indexing):
             largest = [elements((size,)) for size in sizes]
             whole = cls.rand(largest, device=device, dtype=kind, requires_grad=False)
             return cls._drawn(whole.shrink_to(sizes), requires_grad)
-        count = math.prod(sizes)
-        first, second = cls._random_words(count, where)
+        return cls._drawn(cls._random_key(where)._uniform(sizes, kind), requires_grad)
+
+    @made_once
+    def _uniform(self, sizes: Shape, kind: DType) -> Self:
+        """The numbers of `rand`, of this key."""
+        first, second = self._random_words(math.prod(sizes))
         if kind is dtypes.float64:
             high = (first >> 5).cast(kind) * 2.0**26
             line = (high + (second >> 6).cast(kind)) * 2.0**-53
         else:
             bits = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(kind, 24)
             line = ((first >> (32 - bits)).cast(dtypes.float32) * 2.0**-bits).cast(kind)
-        return cls._drawn(line.reshape(sizes), requires_grad)
+        return line.reshape(sizes)
 
     @classmethod
     def _drawn(cls, values: Self, requires_grad: Flag | None) -> Self:
@@ -176,9 +187,14 @@ class Creation(Factories, Indexing):
         """Normal with mean 0 and deviation 1 (Box and Muller, 1958)."""
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         wide = kind if kind is dtypes.float64 else dtypes.float32
-        angle = cls.rand(*shape, dtype=wide, **kwargs) * (2 * math.pi)
-        radius = ((1 - cls.rand(*shape, dtype=wide, **kwargs)).log() * -2).sqrt()
-        return cls._drawn((angle.cos() * radius).cast(kind), requires_grad)
+        turn, chance = [cls.rand(*shape, dtype=wide, **kwargs) for _ in range(2)]
+        return cls._drawn(turn._normal(chance, kind), requires_grad)
+
+    @made_once
+    def _normal(self, chance: Self, kind: DType) -> Self:
+        """Normal numbers, of two uniform ones each."""
+        radius = ((1 - chance).log() * -2).sqrt()
+        return ((self * (2 * math.pi)).cos() * radius).cast(kind)
 
     @classmethod
     def normal(
@@ -237,10 +253,16 @@ class Creation(Factories, Indexing):
                 f"randint takes the sizes alone, not {shape}: Tensor.randint(2, 3, low=0, high=10)"
             )
         sizes, where = _sizes_of(shape), canonical_device(device)
-        first, second = cls._random_words(math.prod(sizes), where)
+        numbers = cls._random_key(where)._whole_numbers(sizes, low, high, kind)
+        return cls._drawn(numbers, requires_grad)
+
+    @made_once
+    def _whole_numbers(self, sizes: Shape, low: Whole, high: Whole, kind: DType) -> Self:
+        """The numbers of `randint`, of this key."""
+        first, second = self._random_words(math.prod(sizes))
         wide = first.cast(dtypes.uint64) << 32 | second.cast(dtypes.uint64)
         line = (wide % (high - low)).cast(dtypes.int64) + low
-        return cls._drawn(line.cast(kind).reshape(sizes), requires_grad)
+        return line.cast(kind).reshape(sizes)
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
@@ -285,7 +307,7 @@ class Creation(Factories, Indexing):
         requires_grad: Flag | None = None,
     ) -> Self:
         """The numbers 0 .. n-1 in a random order."""
-        words, _ = cls._random_words(n, canonical_device(device))
+        words, _ = cls._random_key(canonical_device(device))._random_words(n)
         order = words.argsort() if n else words
         return cls._drawn(order.cast(dtype), requires_grad)
 

@@ -30,6 +30,7 @@ from proofgrad.core.tensor.methods.indexing.take import (
     take,
     take_along,
 )
+from proofgrad.core.tensor.methods.made_once import made_once
 
 _T = TypeVar("_T", bound=Selection)
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
@@ -68,6 +69,11 @@ class Scatter(Selection):
     def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
+        return self._with_last(index, src, axis)
+
+    @made_once
+    def _with_last(self, index: Self, src: Self, axis: Whole) -> Self:
+        """With the sources in place of the elements that they go to."""
         hits, values = self._hits_of_positions(axis, index, src)
         if not hits.shape[-1]:
             return self._value()
@@ -110,7 +116,13 @@ class Scatter(Selection):
         axis = resolve_axis(dim, self.ndim)
         index, src = self._given("index", index), self._given("src", src)
         self._check_scatter(axis, index, src)
+        return self._with_all(index, src, axis, reduce, include_self)
 
+    @made_once
+    def _with_all(
+        self, index: Self, src: Self, axis: Whole, reduce: str, include_self: Flag
+    ) -> Self:
+        """With the sources combined, each in the element that it goes to."""
         hits, sources = self._hits_of_positions(axis, index, src)
         wide = accumulation_dtype(self.dtype)  # rounded to 16 bits once
         values, own = sources.cast(wide)._axis_last(axis), self.cast(wide)._axis_last(axis)

@@ -132,6 +132,7 @@ class Movement(Views, Operators):
         placed = [part.unsqueeze(axis) for part in parts]
         return placed[0]._joined_along(*placed[1:], axis=axis)._value()
 
+    @made_once
     def diag(self) -> Self:
         """A square matrix with this line on its diagonal.
 
@@ -145,6 +146,7 @@ class Movement(Views, Operators):
         return line.reshape(size, 1).eq(line).where(self.unsqueeze(-1), False)
 
     @takes_numbers
+    @made_once
     def roll(
         self, shifts: Whole | Sequence[int], dims: Whole | Sequence[int] | None = None
     ) -> Self:

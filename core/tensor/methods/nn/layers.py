@@ -198,6 +198,10 @@ class Layers(LinearAlgebra, Creation):
         if dtype is not None:
             added = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), added)
+        return self._affine(weight, bias)
+
+    @made_once
+    def _affine(self, weight: Self, bias: Self | None) -> Self:
         result = promote(self.dtype, weight.dtype)
         wide = accumulation_dtype(result)
         is_scale = weight.ndim == 1

@@ -18,6 +18,7 @@ from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, Positio
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.methods.indexing.take import is_position
 from proofgrad.core.tensor.methods.linalg.rounding import are_rounded
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.nn.layers import Layers
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.device import Device
@@ -34,20 +35,24 @@ class Losses(Layers):
 
     __slots__ = ()
 
-    def _hits(self, labels: Self, ignored: Whole | None = None) -> Self:
-        """Where the last axis is the class that `labels` names.
+    def _check_labels(self, labels: Self, axis: Whole, ignored: Whole | None = None) -> None:
+        """Whether there is a label for each row of scores along an axis, of integers.
 
         Raises: IndexError for a label that is no class, but for `ignored`, where the labels are in memory of the host.
         """
         if not labels.dtype.is_int:
             raise DtypeError(f"class labels are integers, not {labels.dtype}")
-        if labels.shape != self.shape[:-1]:
+        rows = self.shape[:axis] + self.shape[axis + 1 :]
+        if labels.shape != rows:
             raise ShapeError(
                 f"labels {show(labels.shape)} for scores {show(self.shape)}: expected"
-                f" {show(self.shape[:-1])}, one label for each row of scores"
+                f" {show(rows)}, one label for each row of scores"
             )
-        if isinstance(self.shape[-1], int):
-            _check_labels(labels, self.shape[-1], ignored)
+        if isinstance(self.shape[axis], int):
+            _check_values(labels, self.shape[axis], ignored)
+
+    def _hits(self, labels: Self) -> Self:
+        """Where the last axis is the class that `labels` names."""
         return is_position(labels.unsqueeze(-1), -1, self.shape[-1])
 
     def sparse_categorical_crossentropy(
@@ -59,8 +64,15 @@ class Losses(Layers):
     ) -> Self:
         """Cross-entropy of scores (.., classes) with integer labels; `ignore_index` counts not."""
         Y = self._given("the target of sparse_categorical_crossentropy", Y)
-        hits, scores = self._hits(Y, ignore_index), self._wide()._log_shares(-1)
+        self._check_labels(Y, self.ndim - 1, ignore_index)
         _check_smoothing(label_smoothing)
+        return self._costs_of_labels(Y, ignore_index, label_smoothing, reduction)
+
+    @made_once
+    def _costs_of_labels(
+        self, Y: Self, ignore_index: Whole, label_smoothing: Real, reduction: str
+    ) -> Self:
+        hits, scores = self._hits(Y), self._wide()._log_shares(-1)
         can_occur = _holds(Y, ignore_index)
         counted = Y.ne(ignore_index) if can_occur else Y.ones_like(dtype=dtypes.bool)
         picked = hits.where(scores, 0).sum(-1)
@@ -81,6 +93,12 @@ class Losses(Layers):
         _check_smoothing(label_smoothing)
         if Y.ndim == self.ndim and Y.shape != self.shape:
             raise ShapeError(f"cross_entropy of {show(self.shape)} with {show(Y.shape)}")
+        if Y.ndim != self.ndim:
+            self._check_labels(Y, axis)
+        return self._costs_along(Y, axis, reduction, label_smoothing)
+
+    @made_once
+    def _costs_along(self, Y: Self, axis: Whole, reduction: str, label_smoothing: Real) -> Self:
         scores, kind = self._wide()._log_shares(axis), least_float(self.dtype)
         if Y.ndim == self.ndim:
             target = Y.cast(scores.dtype)
@@ -98,7 +116,10 @@ class Losses(Layers):
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
         """Of probabilities with labels 0 .. 1. Logarithms are at least -100."""
-        Y = self._target("binary_crossentropy", Y)
+        return self._costs_of_chances(self._target("binary_crossentropy", Y), reduction)
+
+    @made_once
+    def _costs_of_chances(self, Y: Self, reduction: str) -> Self:
         kind, (p, y) = self._together(Y)
         hit, miss = p.log().maximum(_LEAST_LOG), (1 - p).log().maximum(_LEAST_LOG)
         return _reduced(-(y * hit + (1 - y) * miss), reduction)._in_type(kind)
@@ -114,6 +135,11 @@ class Losses(Layers):
         Y = self._target("binary_crossentropy_logits", Y)
         if pos_weight is not None:
             pos_weight = self._given("pos_weight", pos_weight)
+        return self._costs_of_logits(Y, pos_weight, reduction)
+
+    @made_once
+    def _costs_of_logits(self, Y: Self, pos_weight: Self | None, reduction: str) -> Self:
+        if pos_weight is not None:
             kind, (x, y, weight) = self._together(Y, pos_weight)
             hit, miss = (-x).softplus(), x.softplus()
             return _reduced(weight * y * hit + (1 - y) * miss, reduction)._in_type(kind)
@@ -143,11 +169,18 @@ class Losses(Layers):
         Y = self._given("the target of nll_loss", Y)
         if self.ndim < 2 or Y.shape != self.shape[:1] + self.shape[2:]:
             raise ShapeError(f"nll_loss of {show(self.shape)} with labels {show(Y.shape)}")
+        self._check_labels(Y, 1, ignore_index)
+        of_class = None if weight is None else self._given("weight", weight)
+        return self._costs_of_classes(Y, of_class, ignore_index, reduction)
+
+    @made_once
+    def _costs_of_classes(
+        self, Y: Self, weight: Self | None, ignore_index: Whole | None, reduction: str
+    ) -> Self:
         scores, kind = self._axis_last(1)._wide(), least_float(self.dtype)
-        hits = scores._hits(Y, ignore_index)
+        hits = scores._hits(Y)
         losses = -hits.where(scores, 0).sum(-1)
-        of_class = 1.0 if weight is None else self._given("weight", weight)
-        weights = hits.where(of_class, 0).sum(-1).cast(losses.dtype)
+        weights = hits.where(1.0 if weight is None else weight, 0).sum(-1).cast(losses.dtype)
         if weight is None:
             weights = weights.ones_like()
         if ignore_index is not None and _holds(Y, ignore_index):
@@ -159,7 +192,10 @@ class Losses(Layers):
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The mean of the squared differences. Shapes that are not equal are broadcast, with a warning."""
-        target = self._target("mse_loss", target)
+        return self._squared_costs(self._target("mse_loss", target), reduction)
+
+    @made_once
+    def _squared_costs(self, target: Self, reduction: str) -> Self:
         kind, (x, y) = self._together(target)
         return _reduced((x - y).square(), reduction)._in_type(kind)
 
@@ -171,15 +207,18 @@ class Losses(Layers):
         _warn_if_broadcast(name, self, wanted)
         return wanted
 
-    def _difference(self, name: str, target: Self) -> tuple[DType, Self]:
-        """How far apart two Tensors are; with a warning, from where the loss is asked for, if they are broadcast."""
-        target = self._target(name, target)
+    def _difference(self, target: Self) -> tuple[DType, Self]:
+        """How far apart two Tensors are, and the type of a loss of them."""
         kind, (x, y) = self._together(target)
         return kind, x - y
 
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The mean of the distances. Shapes that are not equal are broadcast, with a warning."""
-        kind, difference = self._difference("l1_loss", target)
+        return self._distances(self._target("l1_loss", target), reduction)
+
+    @made_once
+    def _distances(self, target: Self, reduction: str) -> Self:
+        kind, difference = self._difference(target)
         return _reduced(difference.abs(), reduction)._in_type(kind)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: Real = 1.0) -> Self:
@@ -189,7 +228,11 @@ class Losses(Layers):
         """
         if not delta > 0:
             raise ArgumentError(f"delta of huber_loss is above 0, not {delta}")
-        kind, difference = self._difference("huber_loss", target)
+        return self._huber_costs(self._target("huber_loss", target), reduction, delta)
+
+    @made_once
+    def _huber_costs(self, target: Self, reduction: str, delta: Real) -> Self:
+        kind, difference = self._difference(target)
         distance = difference.abs()
         near, far = difference.square() * 0.5, (distance - delta / 2) * delta
         return _reduced((distance < delta).where(near, far), reduction)._in_type(kind)
@@ -201,7 +244,11 @@ class Losses(Layers):
         """
         if not beta >= 0:
             raise ArgumentError(f"beta of smooth_l1_loss is 0 or more, not {beta}")
-        kind, difference = self._difference("smooth_l1_loss", target)
+        return self._smooth_costs(self._target("smooth_l1_loss", target), reduction, beta)
+
+    @made_once
+    def _smooth_costs(self, target: Self, reduction: str, beta: Real) -> Self:
+        kind, difference = self._difference(target)
         distance = difference.abs()
         if beta == 0:
             return _reduced(distance, reduction)._in_type(kind)
@@ -217,6 +264,10 @@ class Losses(Layers):
         `reduction` "batchmean" divides the sum by the size of the first axis.
         """
         target = self._target("kl_div", target)
+        return self._costs_of_shares(target, reduction, log_target)
+
+    @made_once
+    def _costs_of_shares(self, target: Self, reduction: str, log_target: Flag) -> Self:
         kind, (x, y) = self._together(target)
         if log_target:
             costs = y.exp() * (y - x)
@@ -286,6 +337,20 @@ class Losses(Layers):
         self, key: Self, value: Self, mask: Self | None, diagonal: Whole | None, dropout_p: Real
     ) -> Self:
         """With a diagonal, query i looks at the keys up to i + diagonal."""
+        if not dropout_p:
+            return self._seen_values(key, value, mask, diagonal)
+        return self._shares_of_keys(key, mask, diagonal).dropout(dropout_p) @ value
+
+    @made_once
+    def _seen_values(
+        self, key: Self, value: Self, mask: Self | None, diagonal: Whole | None
+    ) -> Self:
+        """Without dropout."""
+        return self._shares_of_keys(key, mask, diagonal) @ value
+
+    @made_once
+    def _shares_of_keys(self, key: Self, mask: Self | None, diagonal: Whole | None) -> Self:
+        """How much of the value of each key a query takes."""
         scores = self.dot(key.transpose(-2, -1), dtype=accumulation_dtype(self.dtype))
         depth = self.shape[-1]
         scores = scores * (1 / math.sqrt(depth) if depth else math.inf)  # of nothing: 0 * inf
@@ -294,7 +359,7 @@ class Losses(Layers):
         if mask is not None:
             hides = mask.dtype.is_bool
             scores = mask.where(scores, -math.inf) if hides else scores + mask
-        return scores.softmax(-1).cast(self.dtype).dropout(dropout_p) @ value
+        return scores.softmax(-1).cast(self.dtype)
 
 
 def _head_groups(query: Losses, key: Losses, value: Losses) -> Whole:
@@ -313,7 +378,7 @@ def _holds(labels: Losses, number: Whole) -> Flag:
     return bool(dtypes.min(labels.dtype) <= number <= dtypes.max(labels.dtype))
 
 
-def _check_labels(labels: Losses, classes: int, ignored: Whole | None) -> None:
+def _check_values(labels: Losses, classes: int, ignored: Whole | None) -> None:
     data = reading.at_hand(labels._uop) if labels.max_numel() <= MOST_LABELS else None
     if data is None:
         return

@@ -303,6 +303,7 @@ class Windows(LinearAlgebra):
         return x._cut(axis, 0, max(0, (size - 1) * step + 1))
 
     @takes_numbers
+    @made_once
     def max_pool2d(
         self,
         kernel_size: Sizes = (2, 2),
@@ -364,6 +365,7 @@ class Windows(LinearAlgebra):
         return flat.reshape((*outer, *wanted))
 
     @takes_numbers
+    @made_once
     def avg_pool2d(
         self,
         kernel_size: Sizes = (2, 2),
@@ -416,6 +418,7 @@ class Windows(LinearAlgebra):
         return x.reshape(x.shape[:axis] + (count, kernel) + x.shape[axis + 1 :])
 
     @takes_numbers
+    @made_once
     def interpolate(
         self, size: Sequence[int], mode: str = "linear", align_corners: Flag = False
     ) -> Self:

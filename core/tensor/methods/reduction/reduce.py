@@ -98,11 +98,13 @@ class Reduction(Movement, Elementwise):
             return self.cast(dtypes.uint8)._reduce(op, axis, keepdim).bool()
         return self._reduce(op, axis, keepdim)
 
+    @made_once
     @takes_axis
     def any(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """Is an element true (not zero)?"""
         return self.bool().cast(dtypes.uint8)._reduce(Ops.MAX, axis, keepdim).bool()
 
+    @made_once
     @takes_axis
     def all(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """Are all elements true (not zero)?"""
@@ -309,6 +311,7 @@ class Reduction(Movement, Elementwise):
         variance = centered.square()._average(axes, True)
         return centered * (variance + eps).rsqrt()
 
+    @made_once
     def batchnorm(
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
     ) -> Self:
@@ -332,6 +335,7 @@ class Reduction(Movement, Elementwise):
 
     # -- cumulative -----------------------------------------------------------------------------------
 
+    @made_once
     @takes_axis
     def cumsum(self, axis: Whole = 0) -> Self:
         """The sum of the elements up to each; types as for sum.
@@ -342,22 +346,26 @@ class Reduction(Movement, Elementwise):
         result = sum_dtype(self.dtype)
         return scan(self._in_type(accumulation_dtype(result)), axis, SUM).cast(result)
 
+    @made_once
     @takes_axis
     def cumprod(self, axis: Whole) -> Self:
         """The product of the elements up to each; types as for prod."""
         result = sum_dtype(self.dtype)
         return running_product(self._in_type(accumulation_dtype(result)), axis).cast(result)
 
+    @made_once
     @takes_axis
     def cummax(self, axis: Whole = 0) -> tuple[Self, Self]:
         """The largest element up to each, and where it is first found; NaN is the largest."""
         return running_extreme(self, axis, Ops.MAX)
 
+    @made_once
     @takes_axis
     def cummin(self, axis: Whole = 0) -> tuple[Self, Self]:
         """The smallest element up to each, and where it is first found; NaN is the smallest."""
         return running_extreme(self, axis, Ops.MIN)
 
+    @made_once
     @takes_axis
     def logcumsumexp(self, axis: Whole = 0) -> Self:
         """log(cumsum(exp(x))), shifted so that nothing overflows and nothing is lost."""
