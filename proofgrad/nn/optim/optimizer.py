@@ -151,7 +151,7 @@ class Optimizer:
 
     def _owned(self, tensor: Tensor) -> Tensor:
         """The value where the state lives, in the type of the state."""
-        return tensor.detach().to(self.device).cast(state_dtype(tensor))
+        return _moved(tensor.detach(), self.device)._in_type(state_dtype(tensor))._value()
 
     def _state(self) -> list[Tensor]:
         """Zeros for each parameter: data, and in memory, so that the first step is compiled as all later ones are."""
@@ -214,8 +214,13 @@ class OptimizerGroup(Optimizer):
 
 
 def _subtract(param: Tensor, change: Tensor) -> None:
-    value = param.detach().cast(change.dtype) - change.to(param.device)
-    param.assign(value.cast(param.dtype))
+    value = param.detach()._in_type(change.dtype) - _moved(change, param.device)
+    param.assign(value._in_type(param.dtype))
+
+
+def _moved(tensor: Tensor, device: str) -> Tensor:
+    """It or, where it is on another device, the same values there."""
+    return tensor if tensor.device == device else tensor.to(device)
 
 
 def state_dtype(tensor: Tensor) -> DType:

@@ -75,7 +75,7 @@ class Elementwise(Operators):
                 whole = promote_scalar(self.dtype, x)
                 # What has more than one step is rounded to 16 bits once.
                 wide = whole if 0 <= x <= 2 else accumulation_dtype(whole)
-                return self.cast(wide)._whole_power(math.trunc(x)).cast(whole)
+                return self._in_type(wide)._whole_power(math.trunc(x))._in_type(whole)
             if x == 0.5:
                 return self.sqrt()  # as numpy and torch do for this constant
         a, b = self._pair("**", x)
