@@ -428,3 +428,11 @@ def test_dropout_of_attention_draws_anew() -> None:
     np.testing.assert_array_equal(
         q.scaled_dot_product_attention(q, q, dropout_p=0.5).numpy(), whole
     )
+
+
+def test_a_leaf_that_was_made_once_takes_a_derivative_of_a_derivative() -> None:
+    """Not yet drawn, it stands in the graph of the first derivative as the node that it is."""
+    weight, x = Tensor.randn(3, 4), Tensor(np.ones((2, 3), np.float32))
+    (slope,) = (x @ weight).sigmoid().sum().gradient(x)
+    slope.square().sum().backward()
+    assert weight.grad is not None and weight.grad.shape == (3, 4)

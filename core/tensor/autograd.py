@@ -66,7 +66,7 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
     `order` has the nodes of the graph, sources first. A target that is not in it has none.
     """
     library, facts = compiler().library, Facts(_NO_BOUNDS)
-    shown = _shown(order)
+    shown = _shown(order, _on_a_path(order, set(targets)))
     order, wanted = shown[order[-1]].toposort(), [shown.get(target, target) for target in targets]
     needed = _on_a_path(order, set(wanted))
     found: dict[UOp, list[UOp]] = {order[-1]: [seed]}
@@ -82,9 +82,12 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
     }
 
 
-def _shown(order: Sequence[UOp]) -> dict[UOp, UOp]:
-    """What each node of a graph is a derivative of: the graph that an APPLY stands for, which has been computed where that has been."""
-    shown = each_without_bodies(order)
+def _shown(order: Sequence[UOp], needed: set[UOp]) -> dict[UOp, UOp]:
+    """What each node of a graph is a derivative of: the graph that an APPLY stands for, which has been computed where that has been.
+
+    An APPLY of nothing that is derived stays: it may be a leaf, of which there is to be a derivative of the derivative.
+    """
+    shown = each_without_bodies(order, needed)
     for node in order if len(COMPUTED) else ():
         known = COMPUTED.get(node)
         if known is not None and shown[node] is not node:

@@ -8,6 +8,7 @@ A compiler, and who asks for derivatives, is shown the graph; all who walk from 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from proofgrad.core.ir.op_names import APPLY, PARAM, RESHAPE
 from proofgrad.core.ir.shapes import elements
@@ -36,12 +37,15 @@ def without_bodies(root: UOp) -> UOp:
     return each_without_bodies(root.toposort())[root]
 
 
-def each_without_bodies(order: Sequence[UOp]) -> dict[UOp, UOp]:
-    """As without_bodies of each node of a graph, given sources first."""
+def each_without_bodies(
+    order: Sequence[UOp], above: AbstractSet[UOp] | None = None
+) -> dict[UOp, UOp]:
+    """As without_bodies of each node of a graph, given sources first; of APPLYs only those that have a source in `above`, if it is given."""
     done: dict[UOp, UOp] = {}
     for node in order:
         src = tuple([done[source] for source in node.src])
-        done[node] = _over(node.arg, src) if node.op is APPLY else node.with_src(src)
+        is_shown = node.op is APPLY and (above is None or not above.isdisjoint(node.src))
+        done[node] = _over(node.arg, src) if is_shown else node.with_src(src)
     return done
 
 
