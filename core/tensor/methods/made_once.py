@@ -58,7 +58,7 @@ def made_once(function: _Function) -> _Function:
         if body is None:
             body = BODIES[key] = _body(function, x, nodes, args, kwargs)
         sources = tuple(nodes)
-        if type(body) is tuple:
+        if isinstance(body, tuple):
             return tuple([x._with(UOp(Ops.APPLY, one.dtype, sources, one)) for one in body])
         return x._with(UOp(Ops.APPLY, body.dtype, sources, body))
 
