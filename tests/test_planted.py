@@ -112,7 +112,7 @@ MISSED: dict[str, tuple[Fault, str]] = {
     ),
     "what a replay reads": (
         Fault(
-            "reads", "core/tensor/jit/replay.py",
+            "reads", "core/tensor/jit/inputs.py",
             "elif buffer in numbers and buffer not in positions:", "elif buffer in numbers and buffer in positions:",
         ), "replayed in place",
     ),

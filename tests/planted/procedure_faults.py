@@ -30,15 +30,18 @@ from proofgrad.rules.procedures import procedure_sizes  # noqa: E402
 
 _EXECUTED = (
     "core/compile/compiler.py",
+    "core/compile/planning.py",
     "core/compile/plan/plan.py",
     "core/compile/plan/reuse.py",
     "core/tensor/runtime/canonical.py",
     "core/tensor/runtime/realize.py",
     "core/tensor/runtime/reading.py",
+    "core/tensor/runtime/drawn.py",
     "core/tensor/runtime/execute.py",
     "core/tensor/runtime/arena.py",
     "core/tensor/runtime/launches.py",
     "core/tensor/jit/replay.py",
+    "core/tensor/jit/inputs.py",
     "core/rewrite/instances.py",
     "core/rewrite/facts.py",
     "core/rewrite/sums.py",

@@ -46,7 +46,12 @@ from proofgrad.core.rewrite.sums import Sum, add, interval, scale
     " where not o < n"
 )
 def end_before_hidden(nest: LoopNest, loop: UOp, around: tuple[UOp, ...]) -> UOp:
-    """The loop of sums beside their maximum to where masks hide what is left, for each iteration of loops around."""
+    """The loop of sums beside their maximum to where masks hide what is left, for each iteration of loops around.
+
+        for r < 2, o < 4: b(o) = -inf where o > 2 * r + 1     ->     for r < 2, o < 2 * r + 2
+
+    One iteration is left at least.
+    """
     require(is_asked_for(), "a law of the reals, which FASTMATH does not name")
     require_fixed([loop, *around])
     end = end_by_hiding(nest.graph, loop, around, nest.facts)
@@ -61,7 +66,12 @@ def end_before_hidden(nest: LoopNest, loop: UOp, around: tuple[UOp, ...]) -> UOp
     " if b(o) = -inf where o < f"
 )
 def begin_after_hidden(nest: LoopNest, loop: UOp, around: tuple[UOp, ...]) -> UOp:
-    """The loop of sums beside their maximum from where masks hide nothing on, for each iteration of loops around."""
+    """The loop of sums beside their maximum from where masks hide nothing on, for each iteration of loops around.
+
+        for r < 2, o < 4: b(o) = -inf where o < 2 * r         ->     for r < 2, j < 4 - 2 * r, o = 2 * r + j
+
+    One iteration is left at least.
+    """
     require(is_asked_for(), "a law of the reals, which FASTMATH does not name")
     require(loop.op is Ops.RANGE, "no loop", loop)
     require_fixed([*around])

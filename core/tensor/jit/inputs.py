@@ -79,6 +79,7 @@ class Inputs:
         return frozenset(found)
 
     def after(self, plan: Plan, given: list[Any]) -> None:
+        """Keep the plan, and the buffers that the recorded run gave it."""
         self.plan, self.given = plan, given
 
 

@@ -36,13 +36,13 @@ def eliminated(a: _T, b: _T) -> tuple[_T, _T, _T]:
         column = is_column.where(both, 0).sum(-1, keepdim=True)
         at = (rows >= number).where(column.abs(), -1).argmax(-2, keepdim=True).contiguous()
         came_from = is_row.where(at, rows.eq(at).where(number, rows))
-        exchanged = take_along(both, came_from.expand(both.shape), both.ndim - 2)
+        swapped = take_along(both, came_from.expand(both.shape), both.ndim - 2)
         lead = rows.eq(at).where(both, 0).sum(-2, keepdim=True)
         pivot = is_column.where(lead, 0).sum(-1, keepdim=True)
         # Where the largest is 0 there is nothing to eliminate below it, and no solution above it.
         divisor = ((rows > number) & pivot.eq(0)).where(1, pivot)
-        factor = is_column.where(exchanged, 0).sum(-1, keepdim=True) / divisor
-        changed = exchanged - is_row.where(0, factor) * lead
+        factor = is_column.where(swapped, 0).sum(-1, keepdim=True) / divisor
+        changed = swapped - is_row.where(0, factor) * lead
         sign = at.eq(number).where(both, -both)
         noted = is_sign.where(sign, is_row.where(pivot, both))
         both = (is_pivots | is_sign).where(noted, changed).contiguous()
