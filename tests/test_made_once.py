@@ -381,7 +381,8 @@ def test_tensors_by_name_nothing_in_their_place_and_several_results() -> None:
         for _ in range(2):
             for found, wanted in zip(both(a, **options), both.__wrapped__(a, **options)):
                 np.testing.assert_array_equal(found.numpy(), wanted.numpy())
-    assert len(CALLS) == 4 + 8  # and those that were called as they are
+    # Once for each way to call it, each time where a result is an argument, and as it is.
+    assert len(CALLS) == 4 + 2 + 8
 
 
 def test_a_number_in_place_of_a_tensor_has_no_say_in_the_type() -> None:
@@ -436,3 +437,28 @@ def test_a_leaf_that_was_made_once_takes_a_derivative_of_a_derivative() -> None:
     (slope,) = (x @ weight).sigmoid().sum().gradient(x)
     slope.square().sum().backward()
     assert weight.grad is not None and weight.grad.shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.roll(-4, 1),
+        lambda x: x.roll(0, 0),
+        lambda x: x.cumsum(1),
+        lambda x: x.cummax(1)[0],
+        lambda x: x.reshape(1, 1, 1, 1).max_pool2d(1),
+        lambda x: x.reshape(1, 1, 1, 1).avg_pool2d(1),
+        lambda x: x.reshape(1, 1, 1, 1).interpolate((1, 1)),
+        lambda x: x.cat(dim=0),
+        lambda x: x.tril(),
+        lambda x: x.sort()[0],
+        lambda x: x.gather(1, Tensor([[0]])),
+        lambda x: Tensor.einsum("ij->ji", x),
+    ],
+)
+def test_view_of_an_argument_is_of_its_memory(function: Callable[[Tensor], Tensor]) -> None:
+    """A function of one element may give what it is given: a recorded one does not write over it."""
+    step = TinyJit(lambda x: (function(x),))
+    given = [Tensor([[value]]).realize() for value in (1.0, 2.0, 3.0)]
+    results = [step(x)[0].numpy().item() for x in given]
+    assert results == [1, 2, 3] and [x.item() for x in given] == [1, 2, 3]

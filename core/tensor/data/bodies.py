@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from proofgrad.core.ir.op_names import APPLY, PARAM, RESHAPE
+from proofgrad.core.ir.op_names import APPLY, DETACH, PARAM, RESHAPE
+from proofgrad.core.ir.ops import MOVEMENT
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.nodes import reshape_node
@@ -25,6 +26,13 @@ def parameter_below(node: UOp) -> UOp | None:
     """The PARAM that this node of a body is, in some shape; None: it is none. In the shape of its argument it is that argument."""
     below = node.src[0] if node.op is RESHAPE else node
     return below if below.op is PARAM else None
+
+
+def shows_argument(node: UOp) -> bool:
+    """Whether this node of a body is a view of an argument, and so of its memory."""
+    while node.op in MOVEMENT or node.op is DETACH:
+        node = node.src[0]
+    return node.op is PARAM
 
 
 def value_of_body(applied: UOp) -> UOp:

@@ -18,7 +18,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.bodies import parameter
+from proofgrad.core.tensor.data.bodies import parameter, shows_argument
 from proofgrad.core.tensor.methods.base import GRADIENTS, TensorBase
 from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.tracing import TRACING
@@ -26,7 +26,7 @@ from proofgrad.core.tensor.runtime.tracing import TRACING
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 MOST_BODIES = 1024
 _PLAIN = frozenset({bool, int, str, DType, type(None)})
-# One graph; or, of a function that gives several Tensors, those of all.
+# One graph; or, of a function that gives several Tensors, those of all; none if one of them is a view.
 BODIES: Newest[tuple[Any, ...], UOp | tuple[UOp, ...]] = Newest(MOST_BODIES)
 # What methods ask for while they make a graph.
 _ASKED = settings.encoded("ALLOW_TF32", "WINO")
@@ -35,8 +35,9 @@ _ASKED = settings.encoded("ALLOW_TF32", "WINO")
 def made_once(function: _Function) -> _Function:
     """A function of Tensors, and of numbers, names or types beside them, whose graph depends on nothing else but what they are like.
 
-    It gives a Tensor, or several; it reads no value, no other Tensor and no mode, and gives no view. Of Tensors whose sizes are variables
-    the graph is made at each call, and so for other arguments, and where somebody wants to know of which method each node is.
+    It gives a Tensor, or several; it reads no value, no other Tensor and no mode. Of Tensors whose sizes are variables
+    the graph is made at each call, and so for other arguments, where a result is a view of an argument, as of a roll of one element, and
+    where somebody wants to know of which method each node is.
     """
 
     @functools.wraps(function)
@@ -58,9 +59,11 @@ def made_once(function: _Function) -> _Function:
         if body is None:
             body = BODIES[key] = _body(function, x, nodes, args, kwargs)
         sources = tuple(nodes)
-        if isinstance(body, tuple):
-            return tuple([x._with(UOp(Ops.APPLY, one.dtype, sources, one)) for one in body])
-        return x._with(UOp(Ops.APPLY, body.dtype, sources, body))
+        if not isinstance(body, tuple):
+            return x._with(UOp(Ops.APPLY, body.dtype, sources, body))
+        if not body:
+            return function(x, *args, **kwargs)
+        return tuple([x._with(UOp(Ops.APPLY, one.dtype, sources, one)) for one in body])
 
     return method  # type: ignore[return-value]
 
@@ -86,7 +89,7 @@ def _body(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> UOp | tuple[UOp, ...]:
-    """The graph, or the graphs, that a function makes of parameters in place of its Tensors."""
+    """The graph, or the graphs, that a function makes of parameters in place of its Tensors; none if one is a view: memory is its argument's."""
     places = iter(
         [type(x)._new(parameter(slot, node), x.device) for slot, node in enumerate(nodes)]
     )
@@ -97,7 +100,10 @@ def _body(
         for name, value in kwargs.items()
     }
     found = function(first, *given, **named)
-    return tuple([one._uop for one in found]) if type(found) is tuple else found._uop
+    results = tuple([one._uop for one in found]) if type(found) is tuple else (found._uop,)
+    if any(map(shows_argument, results)):
+        return ()
+    return results if type(found) is tuple else results[0]
 
 
 def _exactly(value: Any) -> Any:
