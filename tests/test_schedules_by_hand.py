@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seed_lines import debug_text
 from test_kernel_schedule import CHOICES
 
-from proofgrad import Context, Schedule, ScheduleError, Tensor, explain, schedule
+from proofgrad import Context, Schedule, ScheduleError, Tensor, Variable, explain, schedule
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, read_schedule
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -155,6 +155,14 @@ def test_a_block_ends_where_it_ends() -> None:
     with schedule("vectors=none"), schedule("vectors=*x4"):
         np.testing.assert_array_equal((A + 3).numpy(), expected)
     np.testing.assert_array_equal((A + 3).numpy(), expected)
+
+
+def test_vectors_behind_the_end_of_a_loop_do_not_fit() -> None:
+    x, size = Tensor(np.arange(8.0).reshape(2, 4)).realize(), Variable("n", 1, 8)
+    text = "tiled=off vectors=*x4x2"
+    with schedule(text), pytest.raises(ScheduleError, match=r"would take: .*vectors=1x4x1"):
+        (x[: size.bind(2)] + 1).realize()
+    np.testing.assert_array_equal((x[: size.bind(2)] + 1).numpy()[:2], x.numpy() + 1)
 
 
 def test_a_kernel_that_is_compiled_already_is_compiled_again() -> None:

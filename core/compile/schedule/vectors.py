@@ -237,7 +237,7 @@ def _at_once(one: _Candidate, nest: Nest, copies: Copies) -> int:
     if any(n.op is Ops.LOCAL_BUFFER and one.loop in n.src for n in free):
         return 1  # each of its values has one position
     if one.at_once is not None:
-        return one.at_once
+        return min(one.at_once, -(-size_of(one.loop) // one.lanes))  # of others nothing is stored
     is_of_results, is_costly = nest.is_of_results(one.loop), _is_costly_along(one.loop, free)
     if target.lockstep > 1 and is_of_results:
         return 1  # neighbours read side by side, and other items run while one waits
