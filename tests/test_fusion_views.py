@@ -147,3 +147,14 @@ def test_stencils_have_their_values_and_gradients(
         gradient[:, :-1] -= np.sign(right)
     (found,) = stencil(y).sum().gradient(x)
     assert np.allclose(found.numpy(), gradient * (1 - steps**2), rtol=1e-4, atol=1e-5)
+
+
+def test_partners_that_are_exchanged_are_written_out_beside_each_other() -> None:
+    """As in a network that sorts: an axis of two is no more than two registers, in each of which a kernel has what both read."""
+    x = given(8, 2, 2, 2, 2, 24, 16)
+    for axis in (1, 2, 3, 4):
+        flipped = x.flip(axis)
+        x = x.minimum(flipped) + x.maximum(flipped) * 2
+    assert buffers(x) == []
+    rows = given(512, 1000).sigmoid()
+    assert buffers(rows + rows.flip(1)) == [512_000]

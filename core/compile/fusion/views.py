@@ -9,12 +9,13 @@ where the states of a loop are joined, each state for itself and for all later o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
 from proofgrad.core.compile.fusion.work import below_movement, cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
-from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 
 # Views through which one kernel reads a value that it computes; it computes it for each of them.
@@ -25,6 +26,8 @@ MOST_CYCLES_AGAIN = 48
 MOST_TIMES_OF_FEW = 8
 # So many reductions over what one value computes run in loops that share it.
 FEW_REDUCTIONS = 4
+# So many elements that are exchanged with each other are written out in one iteration.
+MOST_BESIDE = 16
 # Of so many views no more are counted.
 ENOUGH_VIEWS = 256
 # Values in their places among others, of which one is made that is put into its place itself.
@@ -89,12 +92,13 @@ def computed_again(
 
 
 class _View(NamedTuple):
-    """A way from a value to the end of its kernel, or to a reduction in it: that end, a number that is 0 where nothing is moved, and how many
-    elements it shows."""
+    """A way from a value to the end of its kernel, or to a reduction in it: that end, a number that is 0 where nothing is moved, how many
+    elements it shows, and whether these are written out beside each other."""
 
     end: UOp
     number: int
     size: int
+    is_beside: bool = False
 
 
 class _Again(NamedTuple):
@@ -119,13 +123,20 @@ def _views_by(
         return frozenset([v._replace(size=min(v.size, most)) for v in views[user]])
     if user.op not in _ELSEWHERE:
         return views[user]
-    most = min(elements(user.shape), elements(node.shape))
-    return frozenset(
-        [
-            known.setdefault((user, v), _View(v.end, len(known) + 1, min(v.size, most)))
-            for v in views[user]
-        ]
-    )
+    most, is_beside = min(elements(user.shape), elements(node.shape)), _stays_beside(user)
+    found = set()
+    for v in views[user]:
+        stays = is_beside and (v.is_beside or v.number == 0)
+        view = _View(v.end, len(known) + 1, min(v.size, most), stays)
+        found.add(known.setdefault((user, v), view))
+    return frozenset(found)
+
+
+def _stays_beside(move: UOp) -> bool:
+    """Whether a kernel writes out what a move exchanges, as partners of a network that sorts: it computes each once for both."""
+    if move.op is not Ops.FLIP or not is_plain(move.shape):
+        return False
+    return prod([n for n, is_flipped in zip(move.shape, move.arg) if is_flipped]) <= MOST_BESIDE
 
 
 def _together(parts: Sequence[frozenset[_View]]) -> frozenset[_View]:
@@ -153,7 +164,8 @@ def _beyond_first(views: frozenset[_View], size: int, stored: set[UOp]) -> _Agai
     few = min(len(shared), FEW_REDUCTIONS)
     first = sum([min(size, each) for each in shown.values()]) + few * size
     total = sum([view.size for view in views])
-    return _Again(len(views) - max(1, len(shown) + few), total, max(0, total - max(first, size)))
+    apart = sum([view.size for view in views if not view.is_beside])
+    return _Again(len(views) - max(1, len(shown) + few), total, max(0, apart - max(first, size)))
 
 
 def _is_worth_a_buffer(source: UOp, again: _Again, stored: set[UOp], target: Target) -> bool:
