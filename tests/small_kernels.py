@@ -866,7 +866,16 @@ def alike_stores() -> Iterator[tuple[str, UOp]]:
     yield "alike", UOp.sink(store(row, sums[0]))
 
 
-# Kernels beside the scope, too long for every step, by the step that they are for.
+def bounded_by_variables() -> Iterator[tuple[str, UOp]]:
+    """A loop that a variable bounds, and loops of known sizes that masks end by it."""
+    (own, a, b) = (UOp.range(N, 8), *loops(3, 2))
+    yield "bounded by variables", UOp.sink(store(own, load(X, own)))
+    position = row_major(a, b)
+    for mask in (position < N, (a < N) & (b < M), a - b < N):
+        yield "bounded by variables", UOp.sink(store(position, load(X, position), mask=mask))
+
+
+# Kernels beside the scope, too long for every step or rare in it, by the step that they are for.
 BESIDE = {
     "mma": matrices,
     "mma_in_item": matrices_in_item,
@@ -881,6 +890,8 @@ BESIDE = {
     "own_loops": alike_stores,
     "all_reduce": exchanged,
     "prefix_in_blocks": running_sums_of_blocks,
+    "extend": bounded_by_variables,
+    "shorten": bounded_by_variables,
 }
 
 

@@ -158,15 +158,15 @@ def test_a_true_rule_that_may_run_forever_is_refused(
 
 def test_check_needs_neither_solver_nor_parser_and_less_than_a_second() -> None:
     program = (
-        "import sys; from proofgrad.verify.cli import main; main(['--check']);"
-        "print({'z3', 'lark', 'numpy', 'rich'} & set(sys.modules))"
+        "import sys, time; from proofgrad.verify.cli import main; main(['--check']);"
+        "print(time.process_time()); print({'z3', 'lark', 'numpy', 'rich'} & set(sys.modules))"
     )
-    start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines()[-1] == "set()"
-    assert time.perf_counter() - start < 3.0  # of which the check says how much was its own
+    # Of the processor, whatever runs beside; the check says how much was its own.
+    assert float(done.stdout.splitlines()[-2]) < 3.0
     assert "s)" in done.stdout
 
 
