@@ -224,6 +224,20 @@ def test_rules_of_other_types_say_nothing_of_sums(rule: str) -> None:
     assert "t.wrong" not in journal.applied
 
 
+@pytest.mark.parametrize("rule", ["x // -4 => -x // 4", "x % -4 => -(-x % 4)"])
+def test_a_rule_for_one_divisor_that_divides_again_fires_where_it_goes_down(rule: str) -> None:
+    added = rules_from(f"ruleset t over index\nrule turned: {rule}")
+    divide = UOp.__floordiv__ if "//" in rule else UOp.__mod__
+    journal = Journal()
+    for term in (R0, R0 * 3 + R1, R0 - R1 + 7):
+        before = divide(term, -4)
+        after = Rewriter([added, *sets()], facts(), journal).rewrite(before)
+        for i, j in ((0, 0), (1, 4), (3, 2)):
+            given = {R0: i, R1: j}
+            assert same(value_of(after, given), value_of(before, given))
+    assert "t.turned" in journal.applied
+
+
 # -- ends ----------------------------------------------------------------------------------------
 
 

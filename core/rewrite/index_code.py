@@ -17,7 +17,7 @@ from proofgrad.core.rewrite.expression_code import NoCode
 from proofgrad.core.rewrite.extractors import CONTRACTS
 from proofgrad.core.rewrite.index_patterns import write_left_side
 from proofgrad.core.rewrite.index_results import write_right_side
-from proofgrad.core.rewrite.index_text import DIVISIONS, LINEAR, NoMatch, RuleText
+from proofgrad.core.rewrite.index_text import DIVISIONS, LINEAR, NoMatch, RuleText, ops_of_summands
 from proofgrad.core.rewrite.rule import Lit, Node, Rule, RuleKind, Var
 from proofgrad.core.rewrite.scope import takes
 from proofgrad.core.rewrite.sum_laws import is_linear_law
@@ -82,15 +82,14 @@ def _shared(first: list[str], second: list[str]) -> int:
 
 
 def _is_early(rule: Rule) -> bool:
-    """Whether `rule` is about any sum and one divisor, so that the sum is not looked at."""
-    left = rule.left
-    if (
-        isinstance(left, Var)
-        or left.op not in DIVISIONS
-        or rule.extractors
-        or rule.where
-        or rule.when
-    ):
+    """Whether `rule` is about any sum and one divisor, so that the sum is not looked at.
+
+    A right side that divides is compared with the sum, and so is not early.
+    """
+    left, right = rule.left, rule.right[0]
+    if isinstance(left, Var) or left.op not in DIVISIONS:
+        return False
+    if rule.extractors or rule.where or rule.when or right is None or ops_of_summands(right):
         return False
     return isinstance(left.src[0], Var) and isinstance(left.src[1], Lit)
 
