@@ -228,6 +228,16 @@ def test_number_of_thousands_of_digits_is_refused() -> None:
         parse_rules(HEADER + f"rule a: x + {'9' * 5000} => x")
 
 
+@pytest.mark.parametrize("number", ["1e400", "1.5e-400", "0.1e-330"])
+def test_a_decimal_that_no_float_is_near_is_refused(number: str) -> None:
+    with pytest.raises(RuleError, match=f"{number} is no value of any float; it would be read as"):
+        parse_rules(f"ruleset t over float\nrule a: x * {number} => x * nan")
+
+
+def test_zeros_with_exponents_are_zeros() -> None:
+    assert parse_rules("ruleset t over float\nrule a: x + -0.0e-9 => x").rules[0].left is not None
+
+
 @pytest.mark.parametrize("text", ["x + \0 => x", "x + \ud800 => x", "x + \x1b[31m => x"])
 def test_control_characters_are_refused_and_not_printed(text: str) -> None:
     with pytest.raises(RuleSyntaxError, match="unexpected character") as caught:

@@ -6,6 +6,7 @@ expressions (terms.py, expressions.py), unification of types (types.py).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from lark import Token, Tree
@@ -89,7 +90,12 @@ class Scope:
         """The value of a number token."""
         if len(token) > MAX_DIGITS:
             raise self.error(token, f"a number of more than {MAX_DIGITS} characters")
-        return _number_value(str(token))
+        value = _number_value(str(token))
+        if isinstance(value, float) and _has_left_the_range(value, str(token)):
+            raise self.error(
+                token, f"{token} is no value of any float; it would be read as {value}"
+            )
+        return value
 
     def error(self, syntax: Syntax, reason: str) -> RuleError:
         """An error at a piece of syntax."""
@@ -105,3 +111,9 @@ def _number_value(text: str) -> int | float:
     if text.startswith("0x"):
         return int(text, 16)
     return int(text) if text.isdigit() else float(text)
+
+
+def _has_left_the_range(value: float, text: str) -> bool:
+    """Whether a decimal number is too large for float64, or too small to be told from zero."""
+    digits = text.lower().partition("e")[0]
+    return math.isinf(value) or (value == 0.0 and any([digit in "123456789" for digit in digits]))
