@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from proofgrad.core.compile.text.show import show_nest
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -207,7 +208,10 @@ def _told(node: UOp, result: UOp) -> str:
 
 def shown(node: UOp) -> str:
     """A graph as indented text, cut where it is long."""
-    text = repr(node)
+    try:
+        text = show_nest(node).removeprefix("term\n").rstrip()
+    except ValueError:
+        text = repr(node)  # of what has no text
     text = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} ..."
     return "\n".join([f"    {line}" for line in text.splitlines()])
 
@@ -221,5 +225,5 @@ def at_point(values: Values, k: int, **sides: Any) -> str:
 
 def _name(node: UOp) -> str:
     if node.op is Ops.PARAM:
-        return f"memory {node.arg[0]}"
-    return f"loop {node.arg[0]}" if node.op is Ops.RANGE else str(node.arg[0])
+        return f"param {node.arg[0]}"
+    return f"r{node.arg[0]}" if node.op is Ops.RANGE else str(node.arg[0])

@@ -97,7 +97,8 @@ def _few(case: Case, arithmetic: Any, count: int, started: bool = False) -> Goal
     else:
         left = encoder.folded(values) if values else start
     same = semantics.same if started else encoder.same
-    return encoder.goal(same(left, right), needed)
+    claim = f"both sides are the same for {('no iterations', 'one iteration', 'two')[count]}"
+    return replace(encoder.goal(same(left, right), needed), claim=claim)
 
 
 def _step(case: Case, arithmetic: Any) -> Goal:
