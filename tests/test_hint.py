@@ -31,6 +31,7 @@ def verdict(line: str, domain: str) -> Result:
         ("rule a: x // c // d => x // {c * d}", "index", "where d >= 0"),
         ("rule a: x * k // c => x * {k // c}", "index", "where divides(c, k)"),
         ("rule a: x + -x => 0.0", "float32", "where finite(x)"),
+        ("rule a: max(min(x, y), y) => y", "float32", "where not_nan(x)"),
         ("rule a: max(x, y) => x", "index", "where y <= x"),
         ("rule a: x % c => x", "index", "where 0 <= x, x < c"),
     ],

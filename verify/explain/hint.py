@@ -218,7 +218,8 @@ def _conditions(case: Case) -> Iterator[Repair]:
         yield from _where(f"{c.name} > 0", Apply("<", (Num(0), Name(c.name))))
         yield from _where(f"{c.name} < 0", Apply("<", (Name(c.name), Num(0))))
     for x in floats:
-        yield from _where(f"finite({x.name})", Apply("finite", (Fact(x),)))
+        for fact in ("not_nan", "finite"):
+            yield from _where(f"{fact}({x.name})", Apply(fact, (Fact(x),)))
     for x in variables:
         yield from _where(f"0 <= {x.name}", Apply("<=", (Num(0), _low(x))))
         yield from _where(f"0 < {x.name}", Apply("<", (Num(0), _low(x))))
