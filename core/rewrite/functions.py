@@ -154,7 +154,6 @@ TYPE_NUMBERS: dict[str, Callable[..., int | None]] = {
     "wrapped": _wrapped,
 }
 
-MACHINE_INTS = dtypes.ints
 TYPE_CLASSES: dict[str, tuple[DType, ...]] = {
     "bool": (dtypes.bool,),
     "int": dtypes.ints,

@@ -9,7 +9,6 @@ own: the inference of types (verify/dsl/types.py), values.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proofgrad.core.ir.dtypes import Kind
@@ -143,13 +142,6 @@ def check_sorts(rule: Rule) -> None:
             checker.term(right)
     for condition in (*rule.where, *rule.when):
         checker.want(condition, {Sort.TRUTH})
-
-
-def sorts_of_args(rule: Rule) -> Mapping[str, Sort]:
-    """The sort of each arg that the left side binds. Raises: IllSorted."""
-    checker = _Checker(rule)
-    checker.bind(rule.left)
-    return checker.args
 
 
 @dataclass(frozen=True, slots=True)

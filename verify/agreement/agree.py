@@ -84,7 +84,8 @@ class _Trial:
         self._enough = enough if self.about.has_choices else max(2, enough // 4)
         self._rules = RuleSet(rule.ruleset, (rule,))
         self._facts = facts_for(rule)
-        self._at_work = narrowing_for(self._facts) if self.about.is_narrowed else None
+        # Facts narrow by a rewriter that they do not keep alive.
+        self._narrower = narrowing_for(self._facts) if self.about.is_narrowed else None
         self._sums = sums_by(self._rules, self._facts) if is_about_sums(rule) else None
         self._fired_before: dict[int, None] = {}  # seeds on which the rule fired at other types
         self._seed = crc32(rule.full_name.encode()) << 24
