@@ -77,6 +77,9 @@ READ_BY_STAGES = (
     "BEAM_SECONDS",
 )
 
+# What of these lets values be other than those of exact programs.
+NOT_EXACT = ("FASTMATH", "FLUSH", "TRANSCENDENTAL", "ALLOW_TF32", "WINO")
+
 
 def text(name: str) -> str:
     """The variable as it is now; "" if it is not set.

@@ -36,6 +36,28 @@ def test_ten_calls_give_what_the_function_gives() -> None:
     assert jitted.kernel_count == 3
 
 
+def test_a_recording_with_laws_of_reals_is_not_replayed_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither the other way round: 1.5 + 1e8 - 1e8 is 0.0 in float32, and 1.5 in reals."""
+    calls = []
+
+    @TinyJit
+    def there_and_back(x: Tensor) -> Tensor:
+        calls.append(x)
+        return (x + 1e8) + -1e8
+
+    x = line(1.5)
+    for classes, expected in [("real", 1.5), ("", 0.0), ("real", 1.5), ("", 0.0)]:
+        if classes:
+            monkeypatch.setenv("FASTMATH", classes)
+        else:
+            monkeypatch.delenv("FASTMATH")
+        for _ in range(3):
+            assert there_and_back(x).tolist() == [expected]
+    assert len(calls) == 3  # a plain call, and a recording for each
+
+
 def test_second_call_records_and_the_third_runs_no_python_of_the_function() -> None:
     calls = []
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
+from proofgrad.core import settings
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import show, sizes
 from proofgrad.core.ir.uop import UOp
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from proofgrad.core.compile.plan.checks import ValueCheck
     from proofgrad.core.compile.plan.plan import Step
     from proofgrad.core.tensor.jit.jit import _Recording
+
+_NOT_EXACT = settings.encoded(*settings.NOT_EXACT)
 
 
 class Replay:
@@ -144,6 +147,7 @@ class Replay:
         self.objects: list[Callable[[], Tensor | None]] = [no_node] * len(recording.arguments)
         self.lock = threading.Lock()  # the tables of memory are for one run at a time
         _REPLAYS.add(self)
+        self._exactness = settings.stored(_NOT_EXACT)
         self.only_launch = self.program.native if self._changes_nothing() else None
         self.same_call: Callable[[Sequence[Any]], Any] | None = None  # see same_call.py
 
@@ -220,11 +224,16 @@ class Replay:
         is_same = [
             one is last() and one is not None and one._uop is node() for one, last, node in known
         ]
-        return len(arguments) == len(self.nodes) and all(is_same)
+        return self.is_as_exact() and len(arguments) == len(self.nodes) and all(is_same)
+
+    def is_as_exact(self) -> bool:
+        """Whether the settings that let values be inexact are those under which this was recorded."""
+        return self._exactness == settings.stored(_NOT_EXACT)
 
     def fits(self, arguments: Sequence[Tensor], values: dict[str, int]) -> bool:
         """Whether a replay for these arguments and values of variables gives what the function would."""
-        return self.aliases.allow(arguments) and (
+        is_alike = self.is_as_exact() and self.aliases.allow(arguments)
+        return is_alike and (
             not self._choices or are_as_before(self._choices, self.values | values)
         )
 

@@ -53,7 +53,7 @@ class SameCall:
             return None
         replay = self._replay
         nodes, objects = replay.nodes, replay.objects
-        if len(arguments) != len(nodes):
+        if len(arguments) != len(nodes) or not replay.is_as_exact():
             return None
         for k, one in enumerate(arguments):
             last = objects[k]()
