@@ -147,7 +147,7 @@ class Replay:
         self.objects: list[Callable[[], Tensor | None]] = [no_node] * len(recording.arguments)
         self.lock = threading.Lock()  # the tables of memory are for one run at a time
         _REPLAYS.add(self)
-        self._exactness = settings.stored(_NOT_EXACT)
+        self.exactness = settings.stored(_NOT_EXACT)
         self.only_launch = self.program.native if self._changes_nothing() else None
         self.same_call: Callable[[Sequence[Any]], Any] | None = None  # see same_call.py
 
@@ -228,7 +228,7 @@ class Replay:
 
     def is_as_exact(self) -> bool:
         """Whether the settings that let values be inexact are those under which this was recorded."""
-        return self._exactness == settings.stored(_NOT_EXACT)
+        return self.exactness == settings.stored(_NOT_EXACT)
 
     def fits(self, arguments: Sequence[Tensor], values: dict[str, int]) -> bool:
         """Whether a replay for these arguments and values of variables gives what the function would."""

@@ -28,15 +28,18 @@ if TYPE_CHECKING:
     from proofgrad.core.tensor.runtime.result_pool import Spare
 
 _ASKED = settings.encoded("JIT", "DEBUG", "DEBUG_NANS")
+_ASKED_IF_EXACT = settings.encoded("JIT", "DEBUG", "DEBUG_NANS", *settings.NOT_EXACT)
 
 
 class SameCall:
     """Such replays of one recording with an `only_launch`, of a function whose arguments are Tensors without names."""
 
-    __slots__ = ("_kinds", "_number", "_reads", "_replay", "_slots")
+    __slots__ = ("_asked", "_is_exact", "_kinds", "_number", "_reads", "_replay", "_slots")
 
     def __init__(self, replay: Replay, kinds: Sequence[TensorKind]) -> None:
         self._replay, self._kinds = replay, kinds
+        self._is_exact = not replay.exactness  # then one look says that nothing looser is asked for
+        self._asked = _ASKED_IF_EXACT if self._is_exact else _ASKED
         self._slots = {k: slot for slot, k in replay.arguments}
         result = replay.result
         is_one = isinstance(result, Hole) and not result.is_argument
@@ -49,11 +52,11 @@ class SameCall:
 
     def run(self, arguments: Sequence[Any]) -> Any:
         """What the function gives. None, and nothing is done, where there is more to find out. For one thread at a time."""
-        if settings.is_any_set(_ASKED) or LISTENER.add is not None or recorder() is not None:
+        if settings.is_any_set(self._asked) or LISTENER.add is not None or recorder() is not None:
             return None
         replay = self._replay
         nodes, objects = replay.nodes, replay.objects
-        if len(arguments) != len(nodes) or not replay.is_as_exact():
+        if len(arguments) != len(nodes) or not (self._is_exact or replay.is_as_exact()):
             return None
         for k, one in enumerate(arguments):
             last = objects[k]()
