@@ -8,7 +8,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 from zlib import crc32
 
 import pytest
@@ -19,7 +19,7 @@ from rules_from_text import unproven_library
 
 from proofgrad import Device, Tensor
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime import canonical, drawn, known_runs, realize
+from proofgrad.core.tensor.runtime import canonical, known_runs, once, realize
 from proofgrad.core.tensor.runtime.known_runs import _Runs
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -190,7 +190,8 @@ def fresh_runs(monkeypatch: pytest.MonkeyPatch) -> _Runs:
     fresh = _Runs()
     for place in (known_runs, realize):
         monkeypatch.setattr(place, "RUNS", fresh)
-    monkeypatch.setattr(drawn, "_DRAWN", WeakValueDictionary())
+    monkeypatch.setattr(once, "_DRAWN", WeakValueDictionary())
+    monkeypatch.setattr(once, "_COPIED", WeakSet())
     shown: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
     for place in (canonical, realize):
         monkeypatch.setattr(place, "SHOWN", shown)

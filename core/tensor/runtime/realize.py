@@ -35,10 +35,15 @@ from proofgrad.core.tensor.runtime.canonical import (
 )
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
-from proofgrad.core.tensor.runtime.drawn import draws_for_others, not_drawn
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
-from proofgrad.core.tensor.runtime.known_runs import RUNS
+from proofgrad.core.tensor.runtime.known_runs import RUNS, SMALL_BYTES
+from proofgrad.core.tensor.runtime.once import (
+    computes_for_others,
+    copy_once,
+    not_copied,
+    not_drawn,
+)
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
 from proofgrad.core.tensor.runtime.recording import Witness, recorder
 
@@ -115,9 +120,17 @@ def new_value(info: BufferInfo, shape: Shape, memory: Any) -> UOp:
 
 
 def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
-    """COPY to `device` of row-major bytes on the host: what Tensor(list) is. Shape (elements,)."""
+    """COPY to `device` of row-major bytes on the host: what Tensor(list) is. Shape (elements,).
+
+    Large data is copied once; small data by each run that reads it, which is less than to look for who else does.
+    """
     source = new_buffer(dtype, len(data) // dtype.itemsize, HOST, data)
-    return source if device == HOST else UOp(Ops.COPY, dtype, (source,), device)
+    if device == HOST:
+        return source
+    copied = UOp(Ops.COPY, dtype, (source,), device)
+    if len(data) > SMALL_BYTES:
+        copy_once(copied)
+    return copied
 
 
 def buffer_of(uop: UOp) -> UOp | None:
@@ -283,7 +296,7 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
     is_plain_run = recorder() is None and LISTENER.add is None and not _MACHINE.compile_only
     if not is_plain_run or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
         return None
-    draws = functools.partial(draws_for_others, is_memory=is_view)
+    draws = functools.partial(computes_for_others, is_memory=is_view)
     found = RUNS.again(root, device, _MACHINE.compiler, memory_of, COMPUTED.data, draws)  # type: ignore[attr-defined]
     if found is None:
         return None
@@ -316,14 +329,13 @@ def graph_and_inputs(roots: Sequence[UOp], device: str) -> tuple[UOp, list[UOp]]
 
 
 def _to_compute(roots: Sequence[UOp], device: str) -> list[UOp]:
-    """The roots without memory; then what they read that is drawn once, and was not yet."""
+    """The roots without memory; then what they read that is drawn or copied once, and was not yet."""
     wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
-    waiting = not_drawn(is_view) if wanted else []
-    nodes = set(toposort(wanted, is_not_computed)) if waiting else set()
-    for holder, value in waiting:
-        if value in nodes and value not in wanted and holder.device == device:
-            wanted.append(value)
-    return wanted
+    waiting, copies = (not_drawn(is_view), not_copied()) if wanted else ([], set())
+    nodes = dict.fromkeys(toposort(wanted, is_not_computed)) if waiting or copies else {}
+    once = [value for holder, value in waiting if value in nodes and holder.device == device]
+    once += [node for node in nodes if node in copies and node.arg == device]
+    return list(dict.fromkeys([*wanted, *once]))
 
 
 @dataclass(slots=True)

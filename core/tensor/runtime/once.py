@@ -1,7 +1,7 @@
-"""Tensors of random numbers that get memory in the first run that reads them, and the keys that are drawn by.
+"""Values that get memory in the first run that reads them, and keep it: numbers that are drawn, and data that the host gave.
 
-Owns: which Tensors those are, while they live, and whether a run draws numbers for one. Does not own: the generator
-(methods/creation/random.py), what is computed (realize.py).
+Owns: which values those are, and whether a run computes one that others read. Does not own: the generator
+(methods/creation/random.py), the data, what is computed (realize.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from proofgrad.core.tensor.runtime.canonical import computed
 # Tensors whose values may not have been drawn yet, by the number of the object.
 _DRAWN: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _KEYS: WeakSet[UOp] = WeakSet()  # buffers of the host
+# COPYs of buffers of the host that may not have been made yet.
+_COPIED: WeakSet[UOp] = WeakSet()
 
 
 def draw_once(holder: Any) -> None:
@@ -26,6 +28,11 @@ def draw_once(holder: Any) -> None:
 def mark_key(buffer: UOp) -> None:
     """`buffer`, on the host, is a key of random numbers."""
     _KEYS.add(buffer)
+
+
+def copy_once(copied: UOp) -> None:
+    """A COPY of a buffer of the host gets memory in the first run that reads it, for as long as some graph names it."""
+    _COPIED.add(copied)
 
 
 def not_drawn(is_memory: Callable[[UOp], bool]) -> list[tuple[Any, UOp]]:
@@ -43,8 +50,21 @@ def not_drawn(is_memory: Callable[[UOp], bool]) -> list[tuple[Any, UOp]]:
     return found
 
 
-def draws_for_others(root: UOp, inputs: Sequence[UOp], is_memory: Callable[[UOp], bool]) -> bool:
-    """Whether a run of `root` reads the key of numbers that a Tensor of another value waits for."""
+def not_copied() -> set[UOp]:
+    """The COPYs that wait. Those that were made are forgotten."""
+    waiting = set(_COPIED.copy()) if _COPIED else set()
+    made = {copied for copied in waiting if computed(copied) is not copied}
+    for copied in made:
+        _COPIED.discard(copied)
+    return waiting - made
+
+
+def computes_for_others(
+    root: UOp, inputs: Sequence[UOp], is_memory: Callable[[UOp], bool]
+) -> bool:
+    """Whether a run of `root` reads what a COPY waits for, or the key of numbers that a Tensor of another value waits for."""
+    if any([copied.src[0] in inputs for copied in not_copied() if copied is not root]):
+        return True
     keys = {buffer for buffer in inputs if buffer in _KEYS} if _DRAWN else set()
     if not keys:
         return False
