@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -37,6 +38,57 @@ def test_a_thread_without_gradients_leaves_those_of_others() -> None:
     finally:
         done.set()
         thread.join()
+
+
+def test_threads_that_train_and_evaluate_each_keep_their_mode() -> None:
+    trains, evaluates, seen = threading.Event(), threading.Event(), []
+
+    def evaluation() -> None:
+        seen.append(Tensor.training)  # that of the process
+        with Tensor.test():
+            evaluates.set()
+            trains.wait(30)
+            seen.append(Tensor.training)
+
+    thread = threading.Thread(target=evaluation)
+    with Tensor.train():
+        thread.start()
+        assert evaluates.wait(30) and Tensor.training
+    trains.set()  # the first to enter is the first to leave
+    thread.join()
+    assert seen == [False, False] and not Tensor.training
+
+
+def test_a_mode_that_is_set_is_that_of_all_threads_until_a_with_statement_ends() -> None:
+    seen = []
+    with Tensor.train():
+        Tensor.training = False  # here, until the end of this block
+        assert not Tensor.training
+    Tensor.training = True
+    thread = threading.Thread(target=lambda: seen.append(Tensor.training))
+    thread.start()
+    thread.join()
+    assert seen == [True] and Tensor([1.0]).training
+    del Tensor.training  # as monkeypatch does, to undo what it has set
+    assert not Tensor.training
+
+
+def test_asynchronous_tasks_of_one_thread_each_keep_their_mode() -> None:
+    async def trains(begun: asyncio.Event, ended: asyncio.Event) -> None:
+        with Tensor.train():
+            begun.set()
+            await ended.wait()
+
+    async def both() -> bool:
+        begun, ended = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(trains(begun, ended))
+        await begun.wait()
+        seen = Tensor.training
+        ended.set()
+        await task
+        return seen
+
+    assert asyncio.run(both()) is False
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from proofgrad.core.tensor.methods.live import live_tensors
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.methods.nn import NeuralNetwork
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
+from proofgrad.core.tensor.methods.training import training_within
 from proofgrad.core.tensor.methods.view import ViewInfo, view_info
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
@@ -330,27 +331,28 @@ class Tensor(
     def train(cls, mode: Flag = True) -> AbstractContextManager[None]:
         """Within: `Tensor.training` is `mode`, which dropout and batch norm look at.
 
-        Also a decorator, as are `test` and `no_grad`.
+        In this thread alone, as `no_grad`: others may evaluate meanwhile. `Tensor.training = mode` is for all threads, but for
+        those within `train` or `test`. Also a decorator, as are `test` and `no_grad`.
         """
-        return _mode(Tensor, "training", mode)
+        return training_within(mode)
 
     @classmethod
     def test(cls) -> AbstractContextManager[None]:
         """Within: `Tensor.training` is False."""
-        return _mode(Tensor, "training", False)
+        return training_within(False)
 
     @classmethod
     def no_grad(cls) -> AbstractContextManager[None]:
         """Within: results of operations pass no gradient, and parameters may be written to.
 
-        As in torch it is so in this thread alone; `Tensor.training` is the same in all threads.
+        As in torch it is so in this thread alone.
         """
-        return _mode(GRADIENTS, "are_off", True)
+        return _gradients_off(True)
 
     @classmethod
     def inference_mode(cls, mode: Flag = True) -> AbstractContextManager[None]:
         """The same as `no_grad`, by another name; with `mode` False gradients are on again."""
-        return _mode(GRADIENTS, "are_off", mode)
+        return _gradients_off(mode)
 
 
 _WITH_CONTIGUOUS_GRADIENT = custom_vjp(
@@ -359,13 +361,13 @@ _WITH_CONTIGUOUS_GRADIENT = custom_vjp(
 
 
 @contextmanager
-def _mode(owner: object, name: str, value: bool) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
+def _gradients_off(are_off: bool) -> Iterator[None]:
+    before = GRADIENTS.are_off
+    GRADIENTS.are_off = are_off
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        GRADIENTS.are_off = before
 
 
 def _realize_together(tensors: list[Tensor], device: str) -> None:

@@ -23,6 +23,7 @@ from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.data.errors import DeviceError, GradientError
 from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.live import register
+from proofgrad.core.tensor.methods.training import ShowsTraining
 from proofgrad.core.tensor.runtime.device import Device, is_on_disk
 from proofgrad.core.tensor.runtime.scheduling import shown
 from proofgrad.core.tensor.runtime.tracing import TRACING
@@ -78,7 +79,7 @@ def _steps_of_view(view: UOp, whole: UOp) -> list[tuple[Ops, Any, Shape]] | None
     return steps or [(Ops.DETACH, None, view.shape)]
 
 
-class TensorBase:
+class TensorBase(metaclass=ShowsTraining):
     """A graph node, the device it is for, and its gradient.
 
     `_uop` is the node as it was built, which gradients need; `uop` may be its buffer.
@@ -86,7 +87,6 @@ class TensorBase:
 
     __slots__ = ("__weakref__", "_awaited", "_base", "_grad", "_requires_grad", "_uop", "device")
     __array_ufunc__: ClassVar[None] = None  # numpy leaves `array * tensor` to this class
-    training: ClassVar[bool] = settings.number("TRAINING") > 0
     _uop: UOp
     device: str
     _grad: Any  # a Tensor, or None
@@ -250,6 +250,13 @@ class TensorBase:
     def max_numel(self) -> int:
         """The number of elements in `max_shape`."""
         return prod(self.max_shape)
+
+    if not TYPE_CHECKING:  # of a class it is what its type says
+
+        @property
+        def training(self) -> bool:
+            """`Tensor.training`."""
+            return type(self).training
 
     @property
     def is_param(self) -> bool:

@@ -59,9 +59,7 @@ def not_copied() -> set[UOp]:
     return waiting - made
 
 
-def computes_for_others(
-    root: UOp, inputs: Sequence[UOp], is_memory: Callable[[UOp], bool]
-) -> bool:
+def computes_for_others(root: UOp, inputs: Sequence[UOp], is_memory: Callable[[UOp], bool]) -> bool:
     """Whether a run of `root` reads what a COPY waits for, or the key of numbers that a Tensor of another value waits for."""
     if any([copied.src[0] in inputs for copied in not_copied() if copied is not root]):
         return True

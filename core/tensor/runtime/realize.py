@@ -38,12 +38,7 @@ from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.known_runs import RUNS, SMALL_BYTES
-from proofgrad.core.tensor.runtime.once import (
-    computes_for_others,
-    copy_once,
-    not_copied,
-    not_drawn,
-)
+from proofgrad.core.tensor.runtime.once import computes_for_others, copy_once, not_copied, not_drawn
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
 from proofgrad.core.tensor.runtime.recording import Witness, recorder
 

@@ -26,7 +26,7 @@ _T = TypeVar("_T", bound=TensorBase)
 def with_slope(value: _T, x: _T, slope: Slope) -> _T:
     """`value`, a function of each element of x, whose derivative is `slope(x)`."""
     # mypy takes the __hash__ of Tensors for that of their class.
-    mark = _mark(type(x), x.device, slope)  # type: ignore[arg-type]
+    mark = _mark(type(x), x.device, slope)
     return x._with(UOp(Ops.DETACH, value.dtype, (value._uop, x._uop), mark))
 
 

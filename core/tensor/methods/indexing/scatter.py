@@ -199,7 +199,7 @@ def _combined(reduce: str, values: _T, hits: _T) -> _T:
     if not values.dtype.is_float or reduce in ("sum", "mean"):
         return total
     # mypy takes the __hash__ of Tensors for that of their class.
-    mark = _to_sources(type(values), values.device, reduce)  # type: ignore[arg-type]
+    mark = _to_sources(type(values), values.device, reduce)
     sources = (total._uop, values._uop, hits._uop)
     return total._with(UOp(Ops.DETACH, total.dtype, sources, mark))
 

@@ -74,7 +74,7 @@ class Sorting(Reduction):
         """The elements of an axis in order, without where they were: half as much goes through the comparators."""
         values = _values_by_network(self.detach(), axis, bool(descending))
         # mypy takes the __hash__ of Tensors for that of their class.
-        mark = _to_where_they_were(type(self), self.device, axis, bool(descending))  # type: ignore[arg-type]
+        mark = _to_where_they_were(type(self), self.device, axis, bool(descending))
         sources = (values._uop, self._uop)
         return self._with(UOp(Ops.DETACH, self.dtype, sources, mark))
 

@@ -86,7 +86,7 @@ def one_of(x: _T, chosen: _T, axis: int) -> _T:
     picked = chosen.where(whole.bitcast(bits), 0).sum(axis, dtype=bits).bitcast(x.dtype)
     sources = (picked._uop, whole._uop, chosen._uop)
     # mypy takes the __hash__ of Tensors for that of their class.
-    mark = _mark(type(x), x.device, axis)  # type: ignore[arg-type]
+    mark = _mark(type(x), x.device, axis)
     return x._with(UOp(Ops.DETACH, x.dtype, sources, mark))
 
 

@@ -98,7 +98,7 @@ class Movement(Views, Operators):
         sizes = tuple([part.shape[axis] for part in parts])
         if not result.dtype.is_float or not is_plain(sizes):
             return result
-        mark = _slices(type(self), self.device, axis, sizes)  # type: ignore[arg-type]
+        mark = _slices(type(self), self.device, axis, sizes)
         return self._with(UOp(Ops.DETACH, result.dtype, (result._uop, *parts), mark))
 
     def _in_places(self, parts: Sequence[UOp], axis: Whole) -> Self:

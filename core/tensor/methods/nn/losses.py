@@ -310,7 +310,7 @@ class Losses(Layers):
         queries, keys = self.shape[-2], key.shape[-2]
         if not is_plain(self.shape + key.shape) or queries <= CAUSAL_ROWS:
             return self._attention(key, value, None, 0, dropout_p)
-        if not self.training and self._takes_keys_once(key, value):
+        if not type(self).training and self._takes_keys_once(key, value):
             return self._attention(key, value, None, 0, dropout_p)
         rows, parts = max(CAUSAL_ROWS, -(-queries // CAUSAL_PARTS)), []
         for begin in range(0, queries, rows):

@@ -76,7 +76,7 @@ def running_product(x: _T, axis: int) -> _T:
         return scan(x, axis, PRODUCT)
     products = scan(x.detach(), axis, PRODUCT)
     # mypy takes the __hash__ of Tensors for that of their class.
-    mark = _to_factors(type(x), x.device, resolve_axis(axis, x.ndim))  # type: ignore[arg-type]
+    mark = _to_factors(type(x), x.device, resolve_axis(axis, x.ndim))
     return x._with(UOp(Ops.DETACH, x.dtype, (products._uop, x._uop), mark))
 
 
@@ -107,7 +107,7 @@ def running_extreme(x: _T, axis: int, op: Ops) -> tuple[_T, _T]:
     positions = _positions_of_records(x, axis, values)
     if x.ndim and x.is_floating_point():
         # mypy takes the __hash__ of Tensors for that of their class.
-        mark = _to_the_extreme(type(x), x.device, resolve_axis(axis, x.ndim), op)  # type: ignore[arg-type]
+        mark = _to_the_extreme(type(x), x.device, resolve_axis(axis, x.ndim), op)
         values = x._with(UOp(Ops.DETACH, x.dtype, (values._uop, x._uop), mark))
     return values, positions
 
