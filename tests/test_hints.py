@@ -21,6 +21,8 @@ def test_a_missing_method_says_what_does_the_same() -> None:
             getattr(x, name)
     with pytest.raises(AttributeError, match="did you mean reshape"):
         x.reshap  # noqa: B018
+    with pytest.raises(AttributeError, match=r"use x\.assign\(x\.masked_fill\(\.\.\.\)\)"):
+        x.masked_fill_(x > 0, 0)
     assert not hasattr(x, "nonsense_of_no_kind") and copy.deepcopy(x).tolist() == [1.0]
 
 

@@ -45,6 +45,12 @@ INSTEAD = {
     "count_nonzero": "x.ne(0).sum()",
     "nansum": "x.isnan().where(0, x).sum()",
     "trace": "x.diagonal().sum()",
+    "isin": "(x.unsqueeze(-1) == y.flatten()).any(-1)",
+    "addcmul": "x + value * y * z",
+    "addcdiv": "x + value * y / z",
+    "clamp_min": "x.maximum(v)",
+    "clamp_max": "x.minimum(v)",
+    "index_add": "x.scatter_reduce(dim, positions, y, 'sum')",
     "ravel": "x.flatten()",
     "tobytes": "bytes(x.data())",
     "register_hook": "custom_vjp, see docs/custom-gradients.md",
@@ -58,10 +64,20 @@ def no_such_attribute(name: str, kind: type) -> NoReturn:
     if name.startswith("_"):  # a protocol that somebody asks for
         told = ""
     elif told is None:
-        near = difflib.get_close_matches(name, [k for k in dir(kind) if not k.startswith("_")], n=2)
-        told = f"did you mean {' or '.join(near)}?" if near else ""
+        told = _in_place(name, kind) or _near(name, kind)
     else:
         told = f"use {told}"
     raise AttributeError(
         f"'Tensor' object has no attribute {name!r}" + (f"; {told}" if told else "")
     )
+
+
+def _in_place(name: str, kind: type) -> str:
+    """For a method of torch that changes its Tensor, where the one that gives a result is here."""
+    method = name.removesuffix("_")
+    return f"use x.assign(x.{method}(...))" if method != name and hasattr(kind, method) else ""
+
+
+def _near(name: str, kind: type) -> str:
+    near = difflib.get_close_matches(name, [k for k in dir(kind) if not k.startswith("_")], n=2)
+    return f"did you mean {' or '.join(near)}?" if near else ""
