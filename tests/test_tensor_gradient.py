@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from tensors import machine, numbers
 
-from proofgrad import DtypeError, Ops, ShapeError, Tensor, gradcheck, nn
+from proofgrad import DtypeError, Ops, ShapeError, Tensor, TinyJit, gradcheck, nn
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.tensor.data import errors
 from proofgrad.testing.gradients import GradientError
 
 __all__ = ["machine"]
@@ -214,6 +215,67 @@ def test_no_gradient_passes_detach(machine: str) -> None:
 def test_gradient_of_an_unused_target_is_zero(machine: str) -> None:
     x, y = Tensor([1.0], requires_grad=True), Tensor([1.0, 2.0], requires_grad=True)
     assert (x * 2).gradient(y)[0].tolist() == [0.0, 0.0]
+
+
+def a_view_of_a_value_that_is_there(x: Tensor) -> Tensor:
+    return (x * 2).realize().reshape(2, 1)
+
+
+def made_without_gradients(x: Tensor) -> Tensor:
+    with Tensor.no_grad():
+        return x * 2
+
+
+def of_a_recorded_function(x: Tensor) -> Tensor:
+    doubled = TinyJit(lambda x: (x * 2).realize())
+    return [doubled(x) for _ in range(4)][-1]
+
+
+def before_it_was_written_to(x: Tensor) -> Tensor:
+    z = (x * 2).realize()
+    x.assign(x + 1)
+    return z
+
+
+LOST: dict[str, Function] = {
+    "realised": lambda x: (x * 2).realize(),
+    "contiguous": lambda x: (x * 2).contiguous().realize(),
+    "view": a_view_of_a_value_that_is_there,
+    "detached": lambda x: (x * 2).detach(),
+    "no_grad": made_without_gradients,
+    "recorded": of_a_recorded_function,
+    "written to": before_it_was_written_to,
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_gradient_whose_way_to_the_target_is_lost_is_refused(name: str) -> None:
+    x = Tensor([1.0, 2.0])
+    loss = LOST[name](x).square().sum()
+    with pytest.raises(errors.GradientError, match=r"no gradient passes .* requires_grad=True"):
+        loss.gradient(x)
+    assert loss.gradient(x, materialize_grads=True)[0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["realised", "contiguous", "view"])
+def test_gradient_through_a_realised_value_passes_to_a_parameter(name: str) -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    assert LOST[name](x).square().sum().gradient(x)[0].tolist() == [8.0, 16.0]
+
+
+def test_gradient_of_an_unused_target_beside_one_of_use_is_zero() -> None:
+    x, y, z = Tensor([1.0]).realize(), Tensor([2.0], requires_grad=True), Tensor([3.0]).realize()
+    found = (x * y).sum().gradient(x, y, z)
+    assert [one.tolist() for one in found] == [[2.0], [1.0], [0.0]]
+
+
+def test_backward_of_a_value_that_was_realised_is_refused() -> None:
+    x = Tensor([1.0, 2.0])
+    loss = x.square().sum().realize()
+    with pytest.raises(errors.GradientError, match="was realised before"):
+        loss.backward()
+    leaf = Tensor([1.0]).realize()
+    assert leaf.backward().grad is not None
 
 
 def test_gradient_takes_a_cotangent_for_many_elements(machine: str) -> None:

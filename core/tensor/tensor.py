@@ -204,11 +204,15 @@ class Tensor(
 
     # -- gradients --------------------------------------------------------------------------------
 
-    def gradient(self, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
+    def gradient(
+        self, *targets: Tensor, gradient: Tensor | None = None, materialize_grads: Flag = False
+    ) -> list[Tensor]:
         """The derivative of this one element with respect to each target.
 
         With `gradient`, of this Tensor's shape or one that broadcasts to it: the product with that cotangent.
         Gradients are Tensors like all others and can be derived again.
+        That of a target on which this does not depend is zeros.
+        Raises: GradientError where it may depend on one to which no gradient can pass; with `materialize_grads` that is zeros, too.
 
         Example:
             x = Tensor([2.0], requires_grad=True)
@@ -216,12 +220,25 @@ class Tensor(
         """
         gradient = None if gradient is None else self._given("gradient", gradient)
         self._check_differentiable(targets, gradient)
-        return self._gradients(self._uop.toposort(), targets, gradient)
+        order = self._uop.toposort()
+        nodes = _positions(order, [target._uop for target in targets])
+        unreached = [] if materialize_grads else _unreached(order, targets, nodes)
+        if unreached:
+            raise GradientError(
+                f"no gradient passes from this value to {describe(unreached[0])}, on which it may depend: what lies"
+                " between was realised (make the target with requires_grad=True, which keeps the way to it), was detached,"
+                " was made within no_grad or by a TinyJit, or the target was written to since; materialize_grads=True"
+                " gives zeros"
+            )
+        return self._gradients(order, targets, nodes, gradient)
 
     def _gradients(
-        self, order: Sequence[UOp], targets: Sequence[Tensor], gradient: Tensor | None
+        self,
+        order: Sequence[UOp],
+        targets: Sequence[Tensor],
+        nodes: Sequence[UOp],
+        gradient: Tensor | None,
     ) -> list[Tensor]:
-        nodes = _positions(order, [target._uop for target in targets])
         found = node_gradients(order, self._seed_node(gradient), nodes)
         return [
             target._with(found[node]) if node in found else target.zeros_like()
@@ -297,14 +314,15 @@ class Tensor(
         self._check_differentiable((), gradient)
         order = self._uop.toposort()
         present = nodes_reached(order)
-        leaves = _leaf_tensors(present)
+        leaves = _leaf_tensors(present, self)
         if not leaves:
             raise GradientError(
                 "backward found no Tensor that needs a gradient: this value was realised before"
                 " (call backward first, or make the inputs with requires_grad=True), detached, or"
                 " depends on no float data"
             )
-        for leaf, part in zip(leaves, self._gradients(order, leaves, gradient), strict=True):
+        nodes = _positions(order, [leaf._uop for leaf in leaves])
+        for leaf, part in zip(leaves, self._gradients(order, leaves, nodes, gradient), strict=True):
             before_accumulate(leaf)
             leaf.grad = part if leaf.grad is None else leaf.grad + part
         self._leave_to_derive(present, leaves, gradient)
@@ -409,10 +427,35 @@ def _positions(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
     ]
 
 
-def _leaf_tensors(reached: set[UOp]) -> list[Tensor]:
-    """The leaves among nodes that a gradient can reach: see `backward`.
+def _unreached(
+    order: Sequence[UOp], targets: Sequence[Tensor], nodes: Sequence[UOp]
+) -> list[Tensor]:
+    """The targets to which no gradient passes from the last node of a graph that may depend on them.
 
-    Where none was asked to take one, Tensors that were computed to a buffer before are leaves too.
+    It does if they are in its graph, and it may if its graph has memory that is no data: what was computed to that is not known.
+    """
+    reached = nodes_reached(order)
+    missing = [k for k, node in enumerate(nodes) if node not in reached]
+    if not missing:
+        return []
+    present = set(order)
+    data = [t for t in live_tensors() if id(t) in TensorBase._leaves or t._requires_grad is False]
+    given = {_first_leaf(node) for one in data for node in (one._uop, computed(one._uop))}
+    is_known = given.issuperset([n for n in order if n.op is Ops.BUFFER and n.dtype.is_float])
+    return [targets[k] for k in missing if nodes[k] in present or not is_known]
+
+
+def _first_leaf(node: UOp) -> UOp:
+    """The memory below a Tensor of data."""
+    while node.src and node.op is not Ops.BUFFER:
+        node = node.src[0]
+    return node
+
+
+def _leaf_tensors(reached: set[UOp], root: Tensor) -> list[Tensor]:
+    """The leaves among nodes that a gradient of `root` can reach: see `backward`.
+
+    Where none was asked to take one, Tensors that were computed to a buffer before are leaves too, but for a result that is `root`.
     """
     present = reached | {computed(node) for node in reached}
     found = [
@@ -427,6 +470,7 @@ def _leaf_tensors(reached: set[UOp]) -> list[Tensor]:
         tensor
         for tensor in live_tensors()
         if tensor._uop in reached and owns_value(tensor._uop) and _may_take_gradient(tensor)
+        if tensor._uop is not root._uop
     ]
     return [leaf for leaf in found if _has_data(leaf._uop)] + results
 
