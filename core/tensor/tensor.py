@@ -15,10 +15,11 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.autograd import leads_to, node_gradients, nodes_reached
+from proofgrad.core.tensor.autograd import leads_to, nodes_reached
 from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.data.errors import DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
+from proofgrad.core.tensor.known_gradients import known_gradients
 from proofgrad.core.tensor.methods.base import (
     GRADIENTS,
     Awaited,
@@ -239,7 +240,7 @@ class Tensor(
         nodes: Sequence[UOp],
         gradient: Tensor | None,
     ) -> list[Tensor]:
-        found = node_gradients(order, self._seed_node(gradient), nodes)
+        found = known_gradients(order, self._seed_node(gradient), nodes)
         return [
             target._with(found[node]) if node in found else target.zeros_like()
             for target, node in zip(targets, nodes, strict=True)
@@ -301,7 +302,7 @@ class Tensor(
             return None
         order = part.root.toposort()
         (position,) = _positions(order, [part.node])
-        found = node_gradients(order, part.seed, [position])
+        found = known_gradients(order, part.seed, [position])
         return self._with(found[position])._value() if position in found else self.zeros_like()
 
     def backward(self, gradient: Tensor | None = None) -> Self:

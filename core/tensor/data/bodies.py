@@ -7,7 +7,7 @@ A compiler, and who asks for derivatives, is shown the graph; all who walk from 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from proofgrad.core.ir.op_names import APPLY, DETACH, PARAM, RESHAPE
@@ -37,7 +37,7 @@ def shows_argument(node: UOp) -> bool:
 
 def value_of_body(applied: UOp) -> UOp:
     """The graph that an APPLY stands for, over its sources."""
-    return _over(applied.arg, applied.src)
+    return value_over(applied.arg, applied.src)
 
 
 def without_bodies(root: UOp) -> UOp:
@@ -53,11 +53,17 @@ def each_without_bodies(
     for node in order:
         src = tuple([done[source] for source in node.src])
         is_shown = node.op is APPLY and (above is None or not above.isdisjoint(node.src))
-        done[node] = _over(node.arg, src) if is_shown else node.with_src(src)
+        done[node] = value_over(node.arg, src) if is_shown else node.with_src(src)
     return done
 
 
-def _over(body: UOp, arguments: Sequence[UOp]) -> UOp:
+def arguments_read(body: UOp) -> tuple[int, ...]:
+    """The slots of the arguments that a body reads, in order."""
+    return tuple(sorted({node.arg[0] for node in body.toposort() if node.op is PARAM}))
+
+
+def value_over(body: UOp, arguments: Sequence[UOp] | Mapping[int, UOp]) -> UOp:
+    """The graph of a body over these arguments, by their slots."""
     done: dict[UOp, UOp] = {}
     for node in body.toposort():
         param = parameter_below(node)
@@ -65,5 +71,5 @@ def _over(body: UOp, arguments: Sequence[UOp]) -> UOp:
             done[node] = reshape_node(arguments[param.arg[0]], node.shape)
             continue
         src = tuple([done[source] for source in node.src])
-        done[node] = _over(node.arg, src) if node.op is APPLY else node.with_src(src)
+        done[node] = value_over(node.arg, src) if node.op is APPLY else node.with_src(src)
     return done[body]

@@ -132,7 +132,7 @@ def _with_gradient(
             for part in parts
         ]
 
-    mark = CustomGradient(backward, name, type(result), result.device)
+    mark = CustomGradient(backward, name, type(result), result.device, True)
     sources = (result._uop, *[argument._uop for argument in arguments])
     return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
 

@@ -22,14 +22,22 @@ Backward = Callable[..., Any]
 class CustomGradient:
     """What the DETACH of a custom function carries: how cotangents pass it.
 
-    That node has the result and then the inputs as its sources.
+    That node has the result and then the inputs as its sources. What a user says (`is_of_user`) may depend on more than its arguments.
     """
 
-    __slots__ = ("backward", "device", "kind", "name")
+    __slots__ = ("backward", "device", "is_of_user", "kind", "name")
 
-    def __init__(self, backward: Backward, name: str, kind: type[TensorBase], device: str) -> None:
+    def __init__(
+        self,
+        backward: Backward,
+        name: str,
+        kind: type[TensorBase],
+        device: str,
+        is_of_user: bool = False,
+    ) -> None:
         self.backward, self.name = backward, name
         self.kind, self.device = kind, device
+        self.is_of_user = is_of_user
 
     def __repr__(self) -> str:
         return f"gradient of {self.name}"
@@ -99,7 +107,7 @@ class CustomFunction:
                 f"{self.__name__} has a custom gradient and must give one Tensor, not"
                 f" {type(result).__name__}"
             )
-        mark = CustomGradient(self._pull, self.__name__, type(result), result.device)
+        mark = CustomGradient(self._pull, self.__name__, type(result), result.device, True)
         sources = (result._uop, *[value._uop for value in inputs])
         return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
 

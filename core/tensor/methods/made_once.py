@@ -29,7 +29,7 @@ _PLAIN = frozenset({bool, int, str, DType, type(None)})
 # One graph; or, of a function that gives several Tensors, those of all; none if one of them is a view.
 BODIES: Newest[tuple[Any, ...], UOp | tuple[UOp, ...]] = Newest(MOST_BODIES)
 # What methods ask for while they make a graph.
-_ASKED = settings.encoded("ALLOW_TF32", "WINO")
+ASKED = settings.encoded("ALLOW_TF32", "WINO")
 
 
 def made_once(function: _Function) -> _Function:
@@ -53,7 +53,7 @@ def made_once(function: _Function) -> _Function:
                 like += item[0], _like(item[1], device, nodes)
         except TypeError:
             return function(x, *args, **kwargs)
-        around = type(x), device, Device[device], GRADIENTS.are_off, *settings.stored(_ASKED)
+        around = type(x), device, Device[device], GRADIENTS.are_off, *settings.stored(ASKED)
         key = function, around, dtypes.default_float, dtypes.default_int, *like
         body = BODIES.get(key)
         if body is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofgrad import Tensor
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio, not_as_one
 
 
@@ -60,11 +61,11 @@ class Adam(Optimizer):
     def _scaled(self, number: int, gradient: Tensor) -> Tensor:
         """The mean over the deviation, both corrected for their start at zero."""
         mean, square = self.m[number], self.v[number]
-        mean.assign((mean * self.b1 + gradient * (1 - self.b1)).cast(mean.dtype))
-        square.assign((square * self.b2 + gradient.square() * (1 - self.b2)).cast(square.dtype))
-        # A factor for all elements is divided by once: of each element there is one quotient.
-        of_mean, of_deviation = 1 / (1 - self.b1_t), (1 / (1 - self.b2_t)).sqrt()
-        return mean * of_mean / (square.sqrt() * of_deviation + self.eps)
+        powers, numbers = (self.b1_t, self.b2_t), (self.b1, self.b2, self.eps)
+        change, new_mean, new_square = _moved_on(gradient, mean, square, *powers, *numbers)
+        mean.assign(new_mean)
+        square.assign(new_square)
+        return change
 
     def _rate(self, value: Tensor, change: Tensor) -> Tensor:
         """The learning rate of one parameter."""
@@ -114,3 +115,22 @@ class LAMB(AdamW):
 
     def _rate(self, value: Tensor, change: Tensor) -> Tensor:
         return self.lr if self.adam else self.lr * norm_ratio(value, change)
+
+
+@made_once
+def _moved_on(
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    b1_t: Tensor,
+    b2_t: Tensor,
+    b1: float,
+    b2: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean over the deviation, both corrected for their start at zero, and both moments with this gradient."""
+    mean = (mean * b1 + gradient * (1 - b1)).cast(mean.dtype)
+    square = (square * b2 + gradient.square() * (1 - b2)).cast(square.dtype)
+    # A factor for all elements is divided by once: of each element there is one quotient.
+    of_mean, of_deviation = 1 / (1 - b1_t), (1 / (1 - b2_t)).sqrt()
+    return mean * of_mean / (square.sqrt() * of_deviation + eps), mean, square

@@ -14,6 +14,7 @@ from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.messages import warn
 from proofgrad.core.tensor.methods.base import describe
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.nn.modes import check_mode
 from proofgrad.core.tensor.runtime.device import canonical_device
 from proofgrad.core.tensor.runtime.recording import recorder
@@ -214,8 +215,12 @@ class OptimizerGroup(Optimizer):
 
 
 def _subtract(param: Tensor, change: Tensor) -> None:
-    value = param.detach()._in_type(change.dtype) - _moved(change, param.device)
-    param.assign(value._in_type(param.dtype))
+    param.assign(_less(param.detach(), _moved(change, param.device)))
+
+
+@made_once
+def _less(value: Tensor, change: Tensor) -> Tensor:
+    return (value._in_type(change.dtype) - change)._in_type(value.dtype)
 
 
 def _moved(tensor: Tensor, device: str) -> Tensor:

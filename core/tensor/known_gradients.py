@@ -1,0 +1,168 @@
+"""Gradients of graphs like one that was derived before: a walk finds which it is like, and no rule runs.
+
+Owns: what such graphs have in common, the gradients of each as bodies. Does not own: deriving (autograd.py), what a body stands for
+(data/bodies.py).
+
+A training loop derives the same graph over other memory in each of its steps. Only what lies between a target and the result is
+looked at: all else, as the images of a step, is an argument of the gradients, however it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from proofgrad.core import settings
+from proofgrad.core.compile.plan.bounded_cache import Newest
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import APPLY, BUFFER, CONTIGUOUS, PARAM
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import is_plain
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.autograd import node_gradients
+from proofgrad.core.tensor.data.bodies import arguments_read, parameter, shows_argument, value_over
+from proofgrad.core.tensor.methods.base import GRADIENTS
+from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+from proofgrad.core.tensor.methods.made_once import ASKED
+from proofgrad.core.tensor.runtime.canonical import COMPUTED
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.core.tensor.runtime.recording import recorder
+from proofgrad.core.tensor.runtime.tracing import TRACING
+
+MOST_GRAPHS = 128
+MOST_NODES = (
+    1000  # between targets and a result: to derive more takes little beside what it computes
+)
+# The gradient of a target: a body, and which of the leaves are its arguments. None: there is no gradient.
+_Gradient = tuple[UOp, tuple[int, ...]] | None
+
+_GRADIENTS: Newest[tuple[Any, ...], list[_Gradient]] = Newest(MOST_GRAPHS)
+
+
+class _Between:
+    """The nodes between targets and the result, sources first; what else they read, the leaves; the form of all that."""
+
+    __slots__ = ("_form", "_numbers", "_views", "leaves", "nodes", "varying")
+
+    def __init__(self) -> None:
+        self._form: list[Any] = []
+        self._numbers: dict[UOp, int] = {}
+        self._views: set[UOp] = set()  # of leaves
+        self.leaves: list[UOp] = []
+        self.nodes: list[UOp] = []
+        self.varying: set[UOp] = set()  # what reads memory, or a target: the others are constants
+
+    def add_leaf(self, leaf: UOp) -> None:
+        """One that is an argument of the gradients, or a constant of them."""
+        if leaf in self._numbers:
+            return
+        self._numbers[leaf] = len(self._form)
+        if leaf not in self.varying:
+            self._form.append(leaf)
+            return
+        self._form.append((leaf.dtype, leaf.shape))
+        self._views.add(leaf)
+        self.leaves.append(leaf)
+
+    def add(self, node: UOp) -> bool:
+        """One whose sources are nodes or leaves. False: it is unlike all others.
+
+        So is one that was computed, whose value is at hand; what a user says the gradient of, which may depend on anything; a copy from
+        elsewhere; a part of memory, which is one kernel for all positions only as long as it is seen (positions.py).
+        """
+        shows_leaf = node.op in MOVEMENT and node.src[0] in self._views
+        is_alone = node.op is Ops.COPY or (node.op is Ops.SHRINK and shows_leaf)
+        if is_alone or not is_plain(node.shape):
+            return False
+        if isinstance(node.arg, CustomGradient) and node.arg.is_of_user:
+            return False
+        if COMPUTED.data and node in COMPUTED:  # type: ignore[attr-defined]
+            return False
+        if shows_leaf:
+            self._views.add(node)
+        for source in node.src:
+            self.add_leaf(source)
+        numbers = self._numbers
+        numbers[node] = len(self._form)
+        self._form.append(
+            (node.op, node.dtype, node.arg, *[numbers[source] for source in node.src])
+        )
+        self.nodes.append(node)
+        return True
+
+    def form(self, seed: UOp, targets: Sequence[UOp]) -> tuple[Any, ...]:
+        """What graphs have in common whose gradients are alike."""
+        if any(map(_is_memory, seed.toposort())):
+            self.varying.add(seed)
+        self.add_leaf(seed)
+        return (*self._form, self._numbers[seed], *map(self._numbers.get, targets))
+
+
+def known_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> dict[UOp, UOp]:
+    """As `node_gradients`, by what was derived of a graph like this one where there is such."""
+    is_followed = TRACING.on or recorder() is not None  # by who looks for nodes in between
+    between = None if is_followed else _between(order, targets)
+    if between is None:
+        return node_gradients(order, seed, targets)
+    library = compiler().library
+    rules = library.sets[library.cotangents]
+    around = rules, settings.stored(ASKED), dtypes.default_float, GRADIENTS.are_off
+    key = around, between.form(seed, targets)
+    known = _GRADIENTS.get(key)
+    if known is None:
+        known = _GRADIENTS[key] = _derived(between, order[-1], seed, targets)
+    return {
+        target: _at(*gradient, between.leaves)
+        for target, gradient in zip(targets, known)
+        if gradient is not None
+    }
+
+
+def _at(body: UOp, slots: tuple[int, ...], leaves: Sequence[UOp]) -> UOp:
+    sources = tuple([leaves[slot] for slot in slots])
+    if not sources or shows_argument(body):
+        return value_over(body, sources)
+    return UOp(APPLY, body.dtype, sources, body)
+
+
+def _between(order: Sequence[UOp], targets: Sequence[UOp]) -> _Between | None:
+    """None where a graph has to be derived itself."""
+    wanted, between, reading = set(targets), _Between(), set[UOp]()
+    varying = between.varying
+    for node in order:
+        reads_target = not reading.isdisjoint(node.src)
+        if reads_target or node in wanted:
+            reading.add(node)
+        if node in reading or _is_memory(node) or not varying.isdisjoint(node.src):
+            varying.add(node)
+        if reads_target and not between.add(node):
+            return None
+        if node in wanted and not reads_target:
+            between.add_leaf(node)
+    is_known = order[-1] in reading and len(between.nodes) <= MOST_NODES
+    return between if is_known and all([is_plain(leaf.shape) for leaf in between.leaves]) else None
+
+
+def _is_memory(node: UOp) -> bool:
+    """Is it memory, or what is to get memory of its own? Such are no constants: each is unlike all others."""
+    op = node.op
+    return op is BUFFER or op is PARAM or (op is CONTIGUOUS and node.arg is not None)
+
+
+def _derived(between: _Between, root: UOp, seed: UOp, targets: Sequence[UOp]) -> list[_Gradient]:
+    """The gradients of a graph over parameters in place of its leaves."""
+    done = {leaf: parameter(slot, leaf) for slot, leaf in enumerate(between.leaves)}
+    for node in between.nodes:
+        done[node] = node.with_src(tuple([done.get(source, source) for source in node.src]))
+    over = [done.get(target, target) for target in targets]
+    found = node_gradients(done[root].toposort(), done.get(seed, seed), over)
+    return [_as_body(found.get(target), between.leaves) for target in over]
+
+
+def _as_body(gradient: UOp | None, leaves: Sequence[UOp]) -> _Gradient:
+    """A gradient over those leaves alone that it reads: who holds it holds no other."""
+    if gradient is None:
+        return None
+    slots = arguments_read(gradient)
+    places = {slot: parameter(number, leaves[slot]) for number, slot in enumerate(slots)}
+    return value_over(gradient, places), slots
