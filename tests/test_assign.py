@@ -19,7 +19,7 @@ from proofgrad import (
     dtypes,
     nn,
 )
-from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.runtime import known_runs, realize
 
 __all__ = ["machine"]
 
@@ -362,7 +362,8 @@ def test_write_that_reads_other_positions_takes_new_memory() -> None:
     assert x.tolist() == [1, 1, 2]
 
 
-def test_reader_in_the_same_run_runs_before_the_write() -> None:
+def test_reader_in_the_same_run_runs_before_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_runs, "SMALL_BYTES", 0)  # small values get memory of their own
     x = Tensor([1.0, 2.0, 3.0]).realize()
     before = address(x)
     total = x.sum()
@@ -408,6 +409,7 @@ def test_interrupt_while_memory_is_let_go_of_loses_no_value(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
+        patch.setattr(known_runs, "SMALL_BYTES", 0)
         patch.setattr(realize, "_is_unshared", interrupt)
         patch.setattr(realize, "run_again", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):

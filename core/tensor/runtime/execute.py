@@ -50,13 +50,13 @@ def execute(
     devices: Sequence[str],
     values: Mapping[str, int] | None = None,
     interrupts: Interrupts | None = None,
-    into: Any = None,
+    into: Sequence[Any] = (),
 ) -> list[Any]:
     """Run the steps; the memory of each result. Memory between is dropped after its last use.
 
     `given` is the memory of the inputs, `devices` where each is, `values` those of variables.
     When the first input is written over, all else that can fail has been done, and `interrupts`
-    are held. `into` is memory for the result, where there is one.
+    are held. `into` is memory for the results, if there is.
     """
     inputs, made = plan.inputs, plan.made
     numbers = memory_of_variables(plan, values or {}) if plan.variables else ()
@@ -65,8 +65,8 @@ def execute(
     for slot, info in enumerate(made, inputs):
         if info.size == 0:  # no kernel writes it, but one may loop over its no elements
             memory[slot] = allocate(info)
-    if into is not None:
-        memory[plan.results[0]] = into
+    for slot, handle in zip(plan.results, into):
+        memory[slot] = handle
     watched = is_watched()
     level, stops_at_nans = (
         settings.debug_level() if watched else 0,

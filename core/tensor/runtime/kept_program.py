@@ -20,31 +20,33 @@ if TYPE_CHECKING:
 
 
 class KeptProgram:
-    """A plan of one result, without variables. For one thread at a time."""
+    """A plan without variables that writes over no input. For one thread at a time."""
 
-    __slots__ = ("_inputs", "_launches", "_memory", "_result", "_where", "nbytes")
+    __slots__ = ("_inputs", "_launches", "_memory", "_results", "_where", "nbytes")
 
     def __init__(self, plan: Plan, devices: Sequence[str]) -> None:
         """`devices`: where each input is. Raises: MemoryError."""
-        self._inputs, (self._result,) = plan.inputs, plan.results
-        arena = make_arena(plan.steps, plan.made, plan.inputs, {self._result})
+        self._inputs, self._results = plan.inputs, plan.results
+        arena = make_arena(plan.steps, plan.made, plan.inputs, set(plan.results))
         self.nbytes = arena.nbytes
         self._memory: list[Any] = [None] * (plan.inputs + len(plan.made))
         for slot, handle in arena.memory.items():
             self._memory[slot] = handle
-        made = plan.made[self._result - plan.inputs]
+        made = plan.made[plan.results[0] - plan.inputs]
         self._where = [*devices, *[info.device for info in plan.made]]
         self._launches = Launches(plan.steps, self._memory, self._where, Device[made.device])
 
-    def run(self, given: Sequence[Any], into: Any) -> None:
-        """All steps, for inputs in this memory, with the result in that."""
+    def run(self, given: Sequence[Any], into: Sequence[Any]) -> None:
+        """All steps, for inputs in this memory, with the results in that."""
         memory, launches = self._memory, self._launches
         for slot in range(self._inputs):
             memory[slot] = handle = given[slot]
             launches.changed(slot, handle)
-        memory[self._result] = into
-        launches.changed(self._result, into)
+        for slot, handle in zip(self._results, into):
+            memory[slot] = handle
+            launches.changed(slot, handle)
         launches.run()
         for slot in range(self._inputs):
             memory[slot] = None  # else the next run would hold what this one read
-        memory[self._result] = None
+        for slot in self._results:
+            memory[slot] = None

@@ -1,22 +1,22 @@
-"""Small runs that were done before, done again: the plan is there, and memory, nodes and launch of a result that nobody holds.
+"""Small runs that were done before, done again: the plan is there, and memory, nodes and launch of results that nobody holds.
 
 Owns: which runs are kept, and their results. Does not own: what a graph is like (likeness.py), how a graph is run the first
 time, and when it may be run so (realize.py).
 
-A kept run computes one value and writes over no input: for a small result that would save nothing. It may copy what the host
-gives, as a number.
+A kept run writes over no input: for small results that would save nothing. It may copy what the host gives, as a number.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proofgrad.core import settings
 from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir.op_names import APPLY, BUFFER
+from proofgrad.core.ir.shapes import Shape, elements, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import Compiler
     from proofgrad.core.compile.machine.target import Launch
     from proofgrad.core.compile.plan.checks import ValueCheck
-    from proofgrad.core.compile.plan.plan import Plan
+    from proofgrad.core.compile.plan.plan import BufferInfo, Plan
 
 MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
 MOST_NODES = 200  # of a graph: a larger one takes longer to run than to look at
@@ -38,6 +38,19 @@ SMALL_BYTES = 1 << 16
 HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
 # What changes how a graph is compiled or run.
 _ASKED = settings.encoded("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
+
+
+class Ran(NamedTuple):
+    """A run that may be done again: its graph, with buffers numbered and as it is compiled, the inputs that are parts of memory, and
+    the plan, of which compiler. `make(info, shape, memory)`: the node of a result.
+    """
+
+    asked: UOp
+    graph: UOp
+    parts: frozenset[int]
+    plan: Plan
+    epoch: object
+    make: Callable[[BufferInfo, Shape, Any], UOp]
 
 
 class _Result(Spare):
@@ -50,90 +63,17 @@ class _Result(Spare):
         self.launch = launch
 
 
-class KnownRun:
-    """One plan, for graphs that are alike."""
+class _Pool:
+    """What one result of a run was, to be used again once nobody holds it."""
 
-    __slots__ = (
-        "_asked", "_backend", "_count", "_device", "_epoch", "_flops", "_info", "_launch", "_make", "_nbytes", "_programs", "_read",
-        "_results", "_where", "asked", "copies", "graph", "is_asked", "likeness", "plan",
-    )  # fmt: skip
+    __slots__ = ("_info", "_launch", "_make", "_results", "_shape")
 
-    def __init__(
-        self,
-        asked: UOp,
-        graph: UOp,
-        parts: frozenset[int],
-        plan: Plan,
-        epoch: object,
-        make: Callable[..., UOp],
-    ) -> None:
-        """`asked`: with its buffers numbered; `graph`: as it is compiled. `make(info, memory=...)`: the node of a result over its memory."""
-        device: str = graph.arg
-        self.likeness = Likeness(asked.src[0], parts)
-        self._asked, self._epoch = settings.stored(_ASKED), epoch
-        self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
-        self.asked, self.graph, self.plan, self._make = asked, graph, plan, make
-        self._info = plan.made[plan.results[0] - plan.inputs]
-        self._device, self._backend = device, Device[device]
-        self._where = self.likeness.devices[: plan.inputs]
-        # What is made of constants, or of data, is most often written to, in place, which needs memory that nothing else holds.
-        is_given = all([one == HOST for one in self._where])
-        self._results: deque[_Result] = deque(maxlen=0 if is_given else SPARES)
-        self.copies = any([step.kernel is None for step in plan.steps])
-        kernels = [step.kernel for step in plan.steps if step.kernel is not None]
-        is_told = is_watched()  # of each kernel: then they run one by one
-        reads_parts = any([step.offsets for step in plan.steps])
-        is_one = len(plan.steps) == 1 == len(kernels) and not is_told and not reads_parts
-        self._launch: Launch | None = kernels[0].ready() if is_one else None
-        self._nbytes = sum([step.nbytes for step in plan.steps if step.kernel is not None])
-        is_small = 0 < len(kernels) and self._nbytes <= SMALL_BYTES * len(kernels) and not is_one
-        self._programs: deque[KeptProgram] | None = None  # that nobody runs now
-        if is_small and not is_told:
-            self._programs = deque(maxlen=SPARES)
-        self._read = plan.steps[0].slots[1:]
-        self._count, self._flops = len(kernels), sum([k.source.cost_flops for k in kernels])
+    def __init__(self, ran: Ran, number: int, launch: Launch | None, spares: int) -> None:
+        self._info = ran.plan.made[ran.plan.results[number] - ran.plan.inputs]
+        self._make, self._shape, self._launch = ran.make, ran.asked.src[number].shape, launch
+        self._results: deque[_Result] = deque(maxlen=spares)
 
-    def is_now(self, epoch: object) -> bool:
-        """Whether the graph would get this plan now, on the machine that the device is now."""
-        is_same = self._epoch is epoch and self._asked == settings.stored(_ASKED)
-        return is_same and Device[self._device] is self._backend
-
-    def run(
-        self, given: Sequence[Any], check: ValueCheck | None = None, followed: Any = None
-    ) -> UOp:
-        """The node of the value, for inputs in this memory. `followed` is told of the result, where there is a `check`."""
-        result = self._free_result()
-        if check is not None:
-            check.written_anew(result.node)
-            followed.end(execute(self.plan, given, self._where, into=result.handle))
-        elif result.launch is None and self._programs is None:
-            execute(self.plan, given, self._where, into=result.handle)
-        else:
-            if result.launch is None:
-                self._run_program(given, result.handle)
-            else:
-                result.launch([given[slot] for slot in self._read])
-            counters = GlobalCounters
-            counters.kernel_count += self._count
-            counters.global_ops += self._flops
-            counters.global_mem += self._nbytes
-        node = result.node  # from here on it is held
-        self._results.append(result)
-        return node
-
-    def _run_program(self, given: Sequence[Any], into: Any) -> None:
-        """One that no other thread runs, for it is in no list until it has run."""
-        programs = self._programs
-        assert programs is not None
-        try:
-            program = programs.popleft()
-        except IndexError:
-            program = KeptProgram(self.plan, self._where)
-            RUNS.count(program.nbytes)
-        program.run(given, into)
-        programs.append(program)
-
-    def _free_result(self) -> _Result:
+    def take(self) -> _Result:
         """One that nobody has: no other thread either, for it is in no list until it is held."""
         results = self._results
         for _ in range(len(results)):
@@ -150,17 +90,110 @@ class KnownRun:
         RUNS.count(self._info.nbytes)
         handle = allocate(self._info)
         launch = None if self._launch is None else _bound(self._launch, handle)
-        return _Result(self._make(self._info, memory=handle), handle, launch)
+        return _Result(self._make(self._info, self._shape, handle), handle, launch)
+
+    def keep(self, result: _Result) -> UOp:
+        """From here on its node is held."""
+        node = result.node
+        self._results.append(result)
+        return node
+
+    def let_go(self) -> None:
+        """Keep no result."""
+        self._results.clear()
+
+    def unused_bytes(self) -> int:
+        """The memory of results that nobody has."""
+        return self._info.nbytes * [result.is_free() for result in list(self._results)].count(True)
+
+
+class KnownRun:
+    """One plan, for graphs that are alike."""
+
+    __slots__ = (
+        "_asked", "_backend", "_count", "_device", "_epoch", "_flops", "_launch", "_nbytes", "_pools", "_programs", "_read", "_where",
+        "asked", "copies", "graph", "is_asked", "likeness", "plan",
+    )  # fmt: skip
+
+    def __init__(self, ran: Ran) -> None:
+        plan, device = ran.plan, ran.graph.arg
+        self.likeness = Likeness(ran.asked.src, ran.parts)
+        self._asked, self._epoch = settings.stored(_ASKED), ran.epoch
+        self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
+        self.asked, self.graph, self.plan = ran.asked, ran.graph, plan
+        self._device, self._backend = device, Device[device]
+        self._where = self.likeness.devices[: plan.inputs]
+        self.copies = any([step.kernel is None for step in plan.steps])
+        kernels = [step.kernel for step in plan.steps if step.kernel is not None]
+        is_told = is_watched()  # of each kernel: then they run one by one
+        reads_parts = any([step.offsets for step in plan.steps])
+        is_one = len(plan.steps) == 1 == len(kernels) and not is_told and not reads_parts
+        self._launch: Launch | None = kernels[0].ready() if is_one else None
+        # What is made of constants, or of data, is most often written to, in place, which needs memory that nothing else holds.
+        spares = 0 if all([one == HOST for one in self._where]) else SPARES
+        self._pools = [_Pool(ran, k, self._launch, spares) for k in range(len(plan.results))]
+        self._nbytes = sum([step.nbytes for step in plan.steps if step.kernel is not None])
+        is_small = 0 < len(kernels) and self._nbytes <= SMALL_BYTES * len(kernels) and not is_one
+        self._programs: deque[KeptProgram] | None = None  # that nobody runs now
+        if is_small and not is_told:
+            self._programs = deque(maxlen=SPARES)
+        self._read = plan.steps[0].slots[1:]
+        self._count, self._flops = len(kernels), sum([k.source.cost_flops for k in kernels])
+
+    def is_now(self, epoch: object) -> bool:
+        """Whether the graph would get this plan now, on the machine that the device is now."""
+        is_same = self._epoch is epoch and self._asked == settings.stored(_ASKED)
+        return is_same and Device[self._device] is self._backend
+
+    def run(
+        self, given: Sequence[Any], check: ValueCheck | None = None, followed: Any = None
+    ) -> list[UOp]:
+        """The nodes of the values, for inputs in this memory. `followed` is told of them, where there is a `check`."""
+        results = [pool.take() for pool in self._pools]
+        if check is not None:
+            for result in results:
+                check.written_anew(result.node)
+            followed.end(execute(self.plan, given, self._where, into=[r.handle for r in results]))
+        elif self._launch is not None:
+            launch = results[0].launch
+            assert launch is not None
+            launch([given[slot] for slot in self._read])
+            self._count_it()
+        elif self._programs is not None:
+            self._run_program(given, [result.handle for result in results])
+            self._count_it()
+        else:
+            execute(self.plan, given, self._where, into=[result.handle for result in results])
+        return [pool.keep(result) for pool, result in zip(self._pools, results)]
+
+    def _count_it(self) -> None:
+        counters = GlobalCounters
+        counters.kernel_count += self._count
+        counters.global_ops += self._flops
+        counters.global_mem += self._nbytes
+
+    def _run_program(self, given: Sequence[Any], into: Sequence[Any]) -> None:
+        """One that no other thread runs, for it is in no list until it has run."""
+        programs = self._programs
+        assert programs is not None
+        try:
+            program = programs.popleft()
+        except IndexError:
+            program = KeptProgram(self.plan, self._where)
+            RUNS.count(program.nbytes)
+        program.run(given, into)
+        programs.append(program)
 
     def let_go(self) -> None:
         """Keep no result, and no memory between."""
-        self._results.clear()
+        for pool in self._pools:
+            pool.let_go()
         if self._programs is not None:
             self._programs.clear()
 
     def unused_bytes(self) -> int:
         """The memory of results that nobody has."""
-        return self._info.nbytes * [result.is_free() for result in list(self._results)].count(True)
+        return sum([pool.unused_bytes() for pool in self._pools])
 
 
 def _bound(launch: Launch, handle: Any) -> Callable[[list[Any]], None]:
@@ -172,10 +205,11 @@ def _bound(launch: Launch, handle: Any) -> Callable[[list[Any]], None]:
     return lambda read: launch([handle, *read])
 
 
-def _kind(root: UOp, device: str) -> tuple[Any, ...]:
-    """What runs have in common among which a graph is looked for, by its last node: there are few of a kind."""
+def _kind(roots: Sequence[UOp], device: str) -> tuple[Any, ...]:
+    """What runs have in common among which a graph is looked for, by its last nodes: there are few of a kind."""
+    root = roots[-1]
     body = root.arg if root.op is APPLY else None
-    return root.op, root.dtype, root.shape, device, body
+    return len(roots), root.op, root.dtype, root.shape, device, body
 
 
 class _Runs:
@@ -187,65 +221,60 @@ class _Runs:
 
     def again(
         self,
-        root: UOp,
+        roots: Sequence[UOp],
         device: str,
         compiler: Compiler,
         memory_of: Callable[[UOp], Any],
         computed: Mapping[Any, UOp],
-        draws: Callable[[UOp, Sequence[UOp]], bool],
-    ) -> tuple[UOp, bool] | None:
-        """The value of a graph, and whether a plan has that graph itself; None if no run is known for it.
+        draws: Callable[[Sequence[UOp], Sequence[UOp]], bool],
+    ) -> tuple[list[UOp], tuple[UOp, ...]] | None:
+        """The values of graphs, and the graphs that the plan has; None if no run is known for them.
 
         `memory_of` a buffer, or of a part of one; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: whether
-        a run of a graph draws numbers that another Tensor is to keep.
+        a run of graphs draws numbers that another Tensor is to keep.
         """
-        for run in self._of_kind.get(_kind(root, device), ()):
-            inputs = run.likeness.buffers_of(root, computed)
+        for run in self._of_kind.get(_kind(roots, device), ()):
+            inputs = run.likeness.buffers_of(roots, computed)
             if inputs is None or not run.is_now(compiler.epoch):
                 continue
-            if run.copies and draws(root, inputs):
+            if run.copies and draws(roots, inputs):
                 continue
             given = [memory_of(buffer) for buffer in inputs]
-            is_of_plan = run.asked.src[0] is root
             check = compiler.checks() if run.is_asked else None
             if check is None:
-                return run.run(given), is_of_plan
-            check.numbers([root], run.graph, inputs, given, {})
+                return run.run(given), run.asked.src
+            check.numbers(list(roots), run.graph, inputs, given, {})
             with check.launches(run.plan, given) as followed:
-                return run.run(given, check, followed), is_of_plan
+                return run.run(given, check, followed), run.asked.src
         return None
 
-    def keep(
-        self,
-        asked: UOp,
-        graph: UOp,
-        parts: frozenset[int],
-        plan: Plan,
-        epoch: object,
-        make: Callable[..., UOp],
-    ) -> None:
-        """Keep how the one value of the numbered graph `asked` was computed, if that is to be kept. `parts`: see Likeness."""
-        device = graph.arg
-        if len(graph.src) > 1 or not plan.steps or plan.variables or plan.results[0] < plan.inputs:
-            return
-        info = plan.made[plan.results[0] - plan.inputs]
-        nodes, steps = asked.toposort(), plan.steps
-        if not 0 < info.nbytes <= SMALL_BYTES or len(nodes) > MOST_NODES:
-            return
-        if {info.device, *[made.device for made in plan.made]} != {device}:
-            return
+    def may_be_kept(self, asked: UOp) -> bool:
+        """Whether a run of this numbered graph is small enough: then it writes over no input, not even one that nobody holds."""
+        device, nodes = asked.arg, asked.toposort()
+        sizes = [elements(root.shape) * root.dtype.itemsize for root in asked.src]
+        if not all([0 < size <= SMALL_BYTES for size in sizes]) or len(nodes) > MOST_NODES:
+            return False
         if not {device, HOST}.issuperset([b.src[1].arg for b in nodes if b.op is BUFFER]):
+            return False
+        return all([is_plain(root.shape) for root in asked.src])
+
+    def keep(self, ran: Ran) -> None:
+        """Keep how values were computed, if that is to be kept."""
+        plan, roots, device = ran.plan, ran.asked.src, ran.graph.arg
+        slots = set(plan.results)
+        if not plan.steps or plan.variables or min(slots) < plan.inputs or len(slots) < len(roots):
             return
+        if {device} != {made.device for made in plan.made} or not self.may_be_kept(ran.asked):
+            return
+        steps = plan.steps
         if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
             return
-        (root,) = asked.src
-        if parts and changed_in_part(root) is not None:  # which is better done in place
-            return
-        key = _kind(root, device)
+        if ran.parts and any([changed_in_part(root) is not None for root in roots]):
+            return  # which is better done in place
+        key = _kind(roots, device)
         known = self._of_kind.get(key, [])
-        if not any([run.asked is asked and run.is_now(epoch) for run in known]):
-            run = KnownRun(asked, graph, parts, plan, epoch, make)
-            self._of_kind[key] = [run, *known][:MOST_OF_A_KIND]
+        if not any([run.asked is ran.asked and run.is_now(ran.epoch) for run in known]):
+            self._of_kind[key] = [KnownRun(ran), *known][:MOST_OF_A_KIND]
 
     def count(self, nbytes: int) -> None:
         """A result of so many bytes is made. When all together were too many, those that nobody has are given up."""

@@ -5,7 +5,7 @@ Owns: what such a graph has to be like. Does not own: numbers (canonical.py), wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -13,7 +13,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH, RESHAPE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, elements
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.canonical import line_of_memory
 
 # What a node has to be: its op, type, argument, the number of its sources, and of a buffer where it is. Without an op it is to be the
@@ -43,21 +43,23 @@ def _part_like(node: UOp, dtype: DType, shape: Shape, where: UOp) -> UOp | None:
 
 
 class Likeness:
-    """The nodes of a numbered graph, each before its sources, and where its buffers are among them."""
+    """The nodes of numbered graphs, each before its sources, and where their buffers are among them."""
 
     __slots__ = ("_buffers", "_parts", "devices")
 
-    def __init__(self, root: UOp, parts_of_buffers: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, roots: Sequence[UOp], parts_of_buffers: frozenset[int] = frozenset()
+    ) -> None:
         """`parts_of_buffers`: the numbers of those that stand for slices of memory whose elements follow each other."""
         reading: set[UOp] = set()
-        for node in root.toposort():
+        for node in toposort(roots):
             if node.op is BUFFER or not reading.isdisjoint(node.src):
                 reading.add(node)
         parts: list[_Part] = []
         positions: dict[UOp, int] = {}
         buffers: dict[int, int] = {}
         places: dict[int, UOp] = {}
-        nodes = [root]
+        nodes = [*roots]
         for k, node in enumerate(nodes):  # which become more
             if node in positions:
                 parts.append((None, None, None, positions[node], None))
@@ -87,12 +89,12 @@ class Likeness:
         self._buffers = [position for _, position in sorted(buffers.items())]
         self.devices: list[str] = [where.arg for _, where in sorted(places.items())]
 
-    def buffers_of(self, root: UOp, computed: Mapping[Any, UOp]) -> list[UOp] | None:
-        """The buffers of a graph like this one, in the order of their numbers; None if it is not like it.
+    def buffers_of(self, roots: Sequence[UOp], computed: Mapping[Any, UOp]) -> list[UOp] | None:
+        """The buffers of graphs like these, in the order of their numbers; None if they are not like them.
 
         `computed`: weak references to nodes, and the buffers that stand for them.
         """
-        nodes = [root]
+        nodes = [*roots]
         lines: dict[int, UOp] = {}
         for k, (op, dtype, arg, count, where) in enumerate(self._parts):
             node = nodes[k]

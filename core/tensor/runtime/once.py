@@ -59,12 +59,14 @@ def not_copied() -> set[UOp]:
     return waiting - made
 
 
-def computes_for_others(root: UOp, inputs: Sequence[UOp], is_memory: Callable[[UOp], bool]) -> bool:
-    """Whether a run of `root` reads what a COPY waits for, or the key of numbers that a Tensor of another value waits for."""
-    if any([copied.src[0] in inputs for copied in not_copied() if copied is not root]):
+def computes_for_others(
+    roots: Sequence[UOp], inputs: Sequence[UOp], is_memory: Callable[[UOp], bool]
+) -> bool:
+    """Whether a run of `roots` reads what a COPY waits for, or the key of numbers that a Tensor of another value waits for."""
+    if any([copied.src[0] in inputs for copied in not_copied() if copied not in roots]):
         return True
     keys = {buffer for buffer in inputs if buffer in _KEYS} if _DRAWN else set()
     if not keys:
         return False
-    values = [value for _, value in not_drawn(is_memory) if value is not root]
+    values = [value for _, value in not_drawn(is_memory) if value not in roots]
     return any([not keys.isdisjoint(value.toposort()) for value in values])

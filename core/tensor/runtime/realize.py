@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Borrowed
-from proofgrad.core.compile.passes.memory import first_element, memory_below
+from proofgrad.core.compile.passes.memory import changed_in_part, first_element, memory_below
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import BUFFER, DETACH, DEVICE, RESHAPE, UNIQUE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
@@ -37,7 +37,7 @@ from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
-from proofgrad.core.tensor.runtime.known_runs import RUNS, SMALL_BYTES
+from proofgrad.core.tensor.runtime.known_runs import RUNS, SMALL_BYTES, Ran
 from proofgrad.core.tensor.runtime.once import computes_for_others, copy_once, not_copied, not_drawn
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
 from proofgrad.core.tensor.runtime.recording import Witness, recorder
@@ -263,9 +263,12 @@ def realize(
     position_of = [positions.get(computed(root)) for root in roots]
     views = [root if position is None else None for root, position in zip(roots, position_of)]
     let_go = None if release is None else _letting_go(release, roots, positions)
-    found = _run(
-        wanted, device, let_go, witness, Interrupts() if interrupts is None else interrupts
-    )
+    found: list[UOp] | _Failure | None = None
+    if witness is None:
+        found = _run_together_again(wanted, device, let_go)
+    if found is None:
+        held = Interrupts() if interrupts is None else interrupts
+        found = _run(wanted, device, let_go, witness, held)
     if isinstance(found, _Failure):
         roots[:] = [
             found.roots[position] if position is not None else view  # type: ignore[misc]
@@ -288,17 +291,41 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
 
     `is_alone`: nobody but the caller holds the root, so that what it came to need not be remembered.
     """
-    is_plain_run = recorder() is None and LISTENER.add is None and not _MACHINE.compile_only
+    found = None if recorder() is not None else _known((root,), device)
+    if found is None:
+        return None
+    (node,), (numbered_root,) = found
+    if not is_alone and numbered_root is not root:
+        COMPUTED[root] = node
+    return node
+
+
+def _known(roots: Sequence[UOp], device: str) -> tuple[list[UOp], tuple[UOp, ...]] | None:
+    """The values of graphs like those of a run before, and those graphs; None: there was none."""
+    is_plain_run = LISTENER.add is None and not _MACHINE.compile_only
     if not is_plain_run or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
         return None
     draws = functools.partial(computes_for_others, is_memory=is_view)
-    found = RUNS.again(root, device, _MACHINE.compiler, memory_of, COMPUTED.data, draws)  # type: ignore[attr-defined]
+    return RUNS.again(roots, device, _MACHINE.compiler, memory_of, COMPUTED.data, draws)  # type: ignore[attr-defined]
+
+
+def _run_together_again(
+    wanted: list[UOp], device: str, release: Callable[[], None] | None
+) -> list[UOp] | None:
+    """The values of several graphs like those of a run before; None: they have to be run as ever. `wanted` is emptied then alone."""
+    found = _known(wanted, device) if len(wanted) > 1 else None
     if found is None:
         return None
-    node, is_own_numbered_graph = found
-    if not is_alone and not is_own_numbered_graph:
-        COMPUTED[root] = node
-    return node
+    nodes, numbered_roots = found
+    kept = [ref(root) for root in wanted]
+    if release is not None:
+        release()
+    wanted.clear()
+    for reference, node, numbered_root in zip(kept, nodes, numbered_roots):
+        root = reference()
+        if root is not None and root is not numbered_root:
+            COMPUTED[root] = node
+    return nodes
 
 
 def _letting_go(
@@ -360,6 +387,7 @@ def _run(
     # its memory would never be free again.
     roots = [_gone if node is root else ref(root) for node, root in zip(asked.src, wanted)]
     kept = [ref(buffer) for buffer in inputs]
+    is_kept = witness is None and not values and _is_to_be_kept(asked)
     if witness is not None:
         witness.before(set(toposort(wanted, is_not_computed)), inputs, values)
     try:
@@ -370,7 +398,7 @@ def _run(
                 release()
             wanted.clear()
             inputs.clear()
-            unneeded = _unneeded(given, kept, devices)
+            unneeded = frozenset() if is_kept else _unneeded(given, kept, devices)
             interrupts.let_through()
             plan = compiler().plan(graph, unneeded)
             while witness is not None and (kept_apart := witness.refused(plan) & unneeded):
@@ -391,15 +419,20 @@ def _run(
         witness.after(plan, given)
     results = _results(plan, shapes, memory, roots, kept)
     is_plain_run = not unneeded and witness is None and not values and not _MACHINE.compile_only
-    if is_plain_run and is_plain(shapes[0]):
-        make = functools.partial(new_value, shape=shapes[0])
-        RUNS.keep(asked, graph, parts, plan, compiler().epoch, make)
+    if is_plain_run:
+        RUNS.keep(Ran(asked, graph, parts, plan, compiler().epoch, new_value))
     if check is not None:
         try:
             check.results(plan, shapes, memory, results)
         except BaseException as error:  # noqa: BLE001  (raised again by who called)
             return _failure(error, graph, kept, given, values)
     return results
+
+
+def _is_to_be_kept(asked: UOp) -> bool:
+    """Whether a run shall be known, and so writes over no input: not where a part of memory changes, which is better done in place."""
+    is_small = RUNS.may_be_kept(asked)
+    return is_small and all([changed_in_part(root) is None for root in asked.src])
 
 
 def _failure(

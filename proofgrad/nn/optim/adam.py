@@ -61,11 +61,10 @@ class Adam(Optimizer):
     def _scaled(self, number: int, gradient: Tensor) -> Tensor:
         """The mean over the deviation, both corrected for their start at zero."""
         mean, square = self.m[number], self.v[number]
-        powers, numbers = (self.b1_t, self.b2_t), (self.b1, self.b2, self.eps)
-        change, new_mean, new_square = _moved_on(gradient, mean, square, *powers, *numbers)
+        new_mean, new_square = _with_gradient(mean, square, gradient, self.b1, self.b2)
         mean.assign(new_mean)
         square.assign(new_square)
-        return change
+        return _mean_over_deviation(mean, square, self.b1_t, self.b2_t, self.eps)
 
     def _rate(self, value: Tensor, change: Tensor) -> Tensor:
         """The learning rate of one parameter."""
@@ -118,19 +117,18 @@ class LAMB(AdamW):
 
 
 @made_once
-def _moved_on(
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    b1_t: Tensor,
-    b2_t: Tensor,
-    b1: float,
-    b2: float,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean over the deviation, both corrected for their start at zero, and both moments with this gradient."""
-    mean = (mean * b1 + gradient * (1 - b1)).cast(mean.dtype)
-    square = (square * b2 + gradient.square() * (1 - b2)).cast(square.dtype)
+def _with_gradient(
+    mean: Tensor, square: Tensor, gradient: Tensor, b1: float, b2: float
+) -> tuple[Tensor, Tensor]:
+    """The moments of one step more."""
+    new_mean = (mean * b1 + gradient * (1 - b1)).cast(mean.dtype)
+    return new_mean, (square * b2 + gradient.square() * (1 - b2)).cast(square.dtype)
+
+
+@made_once
+def _mean_over_deviation(
+    mean: Tensor, square: Tensor, b1_t: Tensor, b2_t: Tensor, eps: float
+) -> Tensor:
     # A factor for all elements is divided by once: of each element there is one quotient.
     of_mean, of_deviation = 1 / (1 - b1_t), (1 / (1 - b2_t)).sqrt()
-    return mean * of_mean / (square.sqrt() * of_deviation + eps), mean, square
+    return mean * of_mean / (square.sqrt() * of_deviation + eps)
