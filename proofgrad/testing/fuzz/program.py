@@ -228,7 +228,7 @@ def _gradient_lines(program: Program) -> list[str]:
     names = [f"g{r.number}" for r in program.gradient_of]
     total = " + ".join(terms)
     lines = [
-        f"{', '.join(names)}, = ({total}).gradient({', '.join(map(repr, program.gradient_of))})"
+        f"{', '.join(names)}, = ({total}).gradient({', '.join(map(repr, program.gradient_of))}, materialize_grads=True)"
     ]
     lines += _together(program, [*map(repr, program.results), *names])
     lines += [_seen(repr(r), r) for r in program.results]
