@@ -640,3 +640,19 @@ def test_npz_of_pickles_of_too_much_or_of_other_types_is_refused(tmp_path: Path)
         state.npz_load(path)
     with pytest.raises(DtypeError, match=r"npz has no dtypes.bfloat16; use safe_save"):
         state.npz_save({"a": Tensor([1.0], dtype=dtypes.bfloat16)}, path)
+
+
+def test_a_checkpoint_from_before_torch_1_6_says_how_to_convert_it(tmp_path: Path) -> None:
+    file = tmp_path / "old.pt"
+    with file.open("wb") as out:  # as torch's _legacy_save begins
+        pickle.dump(0x1950A86A20F9469CFC6C, out, protocol=2)
+        pickle.dump(1001, out, protocol=2)
+    with pytest.raises(FormatError, match=r"before 1.6, .*torch.save\(torch.load\(path\), path\)"):
+        state.torch_load(file)
+
+
+def test_a_whole_model_as_checkpoint_says_what_to_save(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save(torch.nn.Linear(2, 3), tmp_path / "model.pt")
+    with pytest.raises(FormatError, match=r"Linear, .*those of model.state_dict\(\)"):
+        state.torch_load(tmp_path / "model.pt")

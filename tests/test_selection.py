@@ -100,3 +100,21 @@ def test_gradients_of_chosen_elements_add_up() -> None:
     np.add.at(expected, POSITIONS, 3)
     assert x.grad is not None
     np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("held", (True, False))
+def test_a_single_bool_as_index_takes_all_or_nothing(held: bool) -> None:
+    x, mask = Tensor([[1, 2], [3, 4]]), Tensor(held)
+    expected = x.numpy()[np.bool_(held)]
+    assert x[mask].shape == expected.shape and x[mask].tolist() == expected.tolist()
+    single = Tensor(3.5)
+    assert single[single > (3 if held else 4)].tolist() == [3.5] * held
+    assert single.masked_select(mask).tolist() == [3.5] * held
+    with pytest.raises(IndexError, match="a mask of all axes alone"):
+        x[:, mask]
+
+
+def test_sizes_below_0_of_selections_are_refused() -> None:
+    for call in (lambda x: x.masked_select(x > 1, size=-2), lambda x: x.nonzero(size=-2)):
+        with pytest.raises(ValueError, match="a size of 0 or more, not -2"):
+            call(Tensor([1.0, 2.0]))

@@ -236,3 +236,10 @@ def test_a_keyword_that_there_is_not_is_told_of_the_method_that_was_asked(name: 
     sizes = () if name.endswith("like") else (2,)
     with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'dtyp'"):
         getattr(owner, name)(*sizes, dtyp=1)
+
+
+def test_lists_of_numbers_of_numpy_beside_those_of_python_are_numbers() -> None:
+    assert Tensor([np.float32(1.5), 2]).tolist() == [1.5, 2.0]
+    whole = Tensor([[np.int64(3), 4], [5, np.uint8(6)]])
+    assert whole.tolist() == [[3, 4], [5, 6]] and whole.dtype is dtypes.int32
+    assert Tensor([np.float32(1.5), 2], dtype="float64").dtype is dtypes.float64

@@ -229,3 +229,18 @@ def test_data_of_every_type_is_a_memoryview_of_the_shape() -> None:
     for dtype in set(dtypes.all) - {dtypes.bfloat16}:
         view = Tensor([[0, 1, 1]], dtype=dtype).data()
         assert view.shape == (1, 3) and np.asarray(view).tolist() == [[0, 1, 1]]
+
+
+@pytest.mark.parametrize("address", (0, -8, 1 << 64))
+def test_from_blob_where_there_is_no_memory_is_refused(address: int) -> None:
+    with pytest.raises(ValueError, match=rf"no memory at address {address} .*data_ptr\(\)"):
+        Tensor.from_blob(address, (3,))
+    assert Tensor.from_blob(address, (0, 3)).shape == (
+        0,
+        3,
+    )  # of no elements, as an array of none has
+
+
+def test_from_blob_of_what_is_no_address_is_refused() -> None:
+    with pytest.raises(TypeError, match="an address is an int, not None"):
+        Tensor.from_blob(None, (3,))  # type: ignore[arg-type]

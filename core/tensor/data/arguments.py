@@ -53,6 +53,26 @@ def takes_numbers(function: _F) -> _F:
     return method  # type: ignore[return-value]
 
 
+def passes_on(names: frozenset[str]) -> Callable[[_F], _F]:
+    """For a function that passes options of these names on to another one: any other is refused in its own name."""
+
+    def refusing(function: _F) -> _F:
+        known = names | set(function.__kwdefaults__ or ())
+
+        @functools.wraps(function)
+        def method(*args: Any, **options: Any) -> Any:
+            if not options.keys() <= known:
+                wrong = next(name for name in options if name not in known)
+                raise TypeError(
+                    f"{function.__name__}() takes no {wrong!r}; by name it takes {', '.join(sorted(known))}"
+                )
+            return function(*args, **options)
+
+        return method  # type: ignore[return-value]
+
+    return refusing
+
+
 def several(name: str, value: Any) -> tuple[Any, ...]:
     """A number, or several of them, as a tuple. Raises: TypeError for what is neither; `name` is the argument's."""
     if isinstance(value, (int, UOp)):

@@ -15,8 +15,15 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data import dlpack
-from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
-from proofgrad.core.tensor.data.errors import DtypeError, ElementError
+from proofgrad.core.tensor.data.arguments import (
+    Flag,
+    Real,
+    Whole,
+    as_sizes,
+    checked_shape,
+    plain_number,
+)
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, ElementError
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.data.storage import nest, unpack
@@ -242,7 +249,14 @@ class Interop(Factories):
         """
         if canonical_device(device) != "CPU":
             raise ValueError(f"from_blob takes memory of the CPU, not of {device}")
-        sizes = checked_shape(as_sizes((shape,)))
+        sizes, ptr = checked_shape(as_sizes((shape,))), plain_number(ptr)
+        if not isinstance(ptr, int):
+            raise TypeError(f"an address is an int, not {describe(ptr)}")
+        if prod(sizes) and not 0 < ptr < 1 << 64:
+            raise ArgumentError(
+                f"there is no memory at address {ptr} for from_blob of {show(sizes)}; give where elements"
+                f" begin, as array.ctypes.data of numpy or tensor.data_ptr() of torch"
+            )
         return cls._at(ptr, sizes, as_dtype(dtypes.default_float if dtype is None else dtype), None)
 
     @classmethod

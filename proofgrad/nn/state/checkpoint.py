@@ -15,7 +15,7 @@ from typing import Any
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.nn.state.archive import LIMIT_BYTES, zip_members
-from proofgrad.nn.state.files import FormatError, Source, name_of, shown, tensor_of
+from proofgrad.nn.state.files import FormatError, Source, bytes_of, name_of, shown, tensor_of
 from proofgrad.nn.state.pickles import Call, load_pickle, plain
 
 _STORAGES = {
@@ -33,6 +33,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
+_OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # a pickle of torch's magic number, 0x1950a86a20f9469cfc6c
 MOST_AXES = 64  # as torch has
 MOST_COPIES = 8  # of a byte that is stored, where Tensors lie in another order than their storages
 FEW_BYTES = 1 << 26  # that may be copied in any case
@@ -51,6 +52,11 @@ def torch_load(fn: Source, device: str | None = None, limit_bytes: int = LIMIT_B
     Example:
         load_state_dict(model, torch_load("model.pt"))
     """
+    if bytes(bytes_of(fn)[: len(_OLD)]) == _OLD:
+        raise FormatError(
+            f"{name_of(fn)} was written by torch before 1.6, or in its format; load it in torch and save it"
+            " again: torch.save(torch.load(path), path)"
+        )
     files = zip_members(fn, limit_bytes)
     pickles = [name for name in files if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(pickles) != 1:

@@ -86,7 +86,8 @@ class _Reader(pickle._Unpickler):
         found = self._names.get((module, name))
         if found is None:
             raise FormatError(
-                f"the file asks for {module}.{name}, which is not data and is not run here"
+                f"the file asks for {module}.{name}, which is not data and is not run here; save Tensors alone, as"
+                " those of model.state_dict()"
             )
         return found
 

@@ -22,6 +22,7 @@ from proofgrad.core.tensor.data.arguments import (
     as_sizes,
     checked_shape,
     normal_size,
+    plain_number,
     several,
     takes_numbers,
 )
@@ -53,6 +54,7 @@ from proofgrad.core.tensor.runtime.realize import host_buffer
 from proofgrad.core.tensor.runtime.scheduling import shown
 
 _SECONDS_TO_WAIT = 30  # for a server to answer
+_NUMBERS = frozenset({bool, int, float})
 _NUMPY_NAMES = {d.name: d for d in dtypes.all if d is not dtypes.bfloat16}
 
 
@@ -130,6 +132,8 @@ class Factories(Movement):
             import numpy
 
             return self._node_of_array(numpy.array(data), dtype)
+        if not _NUMBERS.issuperset(map(type, elements)):  # there are some of numpy among them
+            elements = plain_number(elements)
         kind = infer_dtype(elements) if dtype is None else dtype
         return reshape_node(host_buffer(pack(elements, kind), kind, self.device), shape)
 

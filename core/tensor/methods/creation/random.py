@@ -23,12 +23,14 @@ from proofgrad.core.tensor.data.arguments import (
     Whole,
     as_sizes,
     checked_shape,
+    passes_on,
     takes_numbers,
 )
-from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, RangeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.methods.base import describe
+from proofgrad.core.tensor.methods.creation import permutation
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.indexing.search import count_up_to
@@ -41,11 +43,13 @@ from proofgrad.core.tensor.runtime.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+OPTIONS = frozenset({"device", "dtype", "contiguous", "requires_grad"})  # of rand, by name
 
 # So many numbers get memory where they are first read; fewer are drawn again in each kernel that reads them.
 DRAWN_ONCE = 64
 # So many comparisons take one kernel less time than those of a search take to be made and run.
 LOOKED_AT = 1 << 22
+MOST_SORTED = 256  # numbers that are put in a random order by sorting others
 MOST_CHECKED = 1 << 16  # weights that are looked at before positions are drawn by them
 
 
@@ -177,6 +181,7 @@ class Creation(Factories, Indexing):
         return drawn
 
     @classmethod
+    @passes_on(OPTIONS)
     def randn(
         cls,
         *shape: Any,
@@ -197,6 +202,7 @@ class Creation(Factories, Indexing):
         return ((self * (2 * math.pi)).cos() * radius).cast(kind)
 
     @classmethod
+    @passes_on(OPTIONS)
     def normal(
         cls,
         *shape: Any,
@@ -211,6 +217,7 @@ class Creation(Factories, Indexing):
         return cls._drawn(cls.randn(*shape, **kwargs) * std + mean, requires_grad)
 
     @classmethod
+    @passes_on(OPTIONS)
     def uniform(
         cls,
         *shape: Any,
@@ -221,10 +228,11 @@ class Creation(Factories, Indexing):
         **kwargs: Any,
     ) -> Self:
         """Uniform in [low, high)."""
-        if low >= high:
+        if not low < high:
             raise ArgumentError(f"uniform needs low < high, not {low} and {high}")
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         if not dtypes.is_float(kind):
+            kwargs.pop("contiguous", None)
             return cls.randint(*shape, low=int(low), high=int(high), dtype=kind, **kwargs)
         line = cls.rand(*shape, dtype=kind, **kwargs) * (high - low) + low
         return cls._drawn(line, requires_grad)
@@ -248,6 +256,10 @@ class Creation(Factories, Indexing):
             raise TypeError(f"randint takes integers as bounds, not {low!r} and {high!r}")
         if not 0 < high - low <= 2**32:
             raise ArgumentError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
+        if not dtypes.min(kind) <= low < high <= dtypes.max(kind) + 1:
+            raise RangeError(
+                f"randint from {low} to {high - 1}: {kind} holds {dtypes.min(kind)} to {dtypes.max(kind)}"
+            )
         if len(shape) > 1 and any(isinstance(part, (tuple, list)) for part in shape):
             raise ShapeError(
                 f"randint takes the sizes alone, not {shape}: Tensor.randint(2, 3, low=0, high=10)"
@@ -265,12 +277,14 @@ class Creation(Factories, Indexing):
         return line.cast(kind).reshape(sizes)
 
     @classmethod
+    @passes_on(OPTIONS)
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform in [-1, 1) over the square root of the number of elements."""
         bound = max(1, math.prod(_sizes_of(shape))) ** -0.5
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
+    @passes_on(OPTIONS)
     def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
         sizes = _sizes_of(shape)
@@ -278,21 +292,25 @@ class Creation(Factories, Indexing):
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
+    @passes_on(OPTIONS)
     def kaiming_uniform(cls, *shape: Any, a: Real = 0.01, **kwargs: Any) -> Self:
         """Uniform within sqrt(6 / (1 + a^2) / fan in) (He et al., 2015)."""
         bound = math.sqrt(6 / (1 + a * a) / _fan_in(_sizes_of(shape)))
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
+    @passes_on(OPTIONS)
     def kaiming_normal(cls, *shape: Any, a: Real = 0.01, **kwargs: Any) -> Self:
         """Normal with deviation sqrt(2 / (1 + a^2) / fan in) (He et al., 2015)."""
         deviation = math.sqrt(2 / (1 + a * a) / _fan_in(_sizes_of(shape)))
         return cls.normal(*shape, mean=0.0, std=deviation, **kwargs)
 
+    @passes_on(OPTIONS)
     def rand_like(self, **kwargs: Any) -> Self:
         """As rand; shape, type and device of this Tensor."""
         return type(self).rand(self.shape, **self._alike(kwargs))
 
+    @passes_on(OPTIONS)
     def randn_like(self, dtype: DType | str | None = None, **kwargs: Any) -> Self:
         """As randn; shape, type and device of this Tensor."""
         return type(self).randn(self.shape, **self._alike({"dtype": dtype, **kwargs}))
@@ -306,10 +324,23 @@ class Creation(Factories, Indexing):
         dtype: DType | str = dtypes.int32,
         requires_grad: Flag | None = None,
     ) -> Self:
-        """The numbers 0 .. n-1 in a random order."""
-        words, _ = cls._random_key(canonical_device(device))._random_words(n)
-        order = words.argsort() if n else words
-        return cls._drawn(order.cast(dtype), requires_grad)
+        """The numbers 0 .. n-1 in a random order. Raises: RangeError if the type does not hold them."""
+        kind = as_dtype(dtype)
+        if not at_least(n, 0):
+            raise ShapeError(f"randperm takes a number of 0 or more, not {n}")
+        if kind.is_int and not at_least(dtypes.max(kind), n - 1):
+            raise RangeError(f"randperm of {n} numbers: {kind} holds up to {dtypes.max(kind)}")
+        order = cls._random_key(canonical_device(device))._in_random_order(n)
+        return cls._drawn(order.cast(kind), requires_grad)
+
+    @made_once
+    def _in_random_order(self, count: Whole) -> Self:
+        """The numbers of `randperm`, of this key."""
+        if not is_plain((count,)) or not MOST_SORTED < count <= permutation.MOST:
+            words, _ = self._random_words(count)
+            return words.argsort() if count else words
+        keys, _ = self._random_words(permutation.ROUNDS)
+        return permutation.in_random_order(keys.contiguous(), count)
 
     @takes_numbers
     def multinomial(self, num_samples: Whole = 1, replacement: Flag = False) -> Self:

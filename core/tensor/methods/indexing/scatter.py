@@ -143,8 +143,9 @@ class Scatter(Selection):
         if not mask.dtype.is_bool:
             raise DtypeError(f"masked_select takes a mask of bools, not {mask.dtype}")
         whole = self._with(broadcast_node(mask._uop, self.shape))
+        _check_size("masked_select", size)
         if size is None:
-            return self[whole] if self.ndim else self.reshape(1)[whole.reshape(1)]
+            return self[whole]
         return self._selected(whole.flatten(), size, fill_value)
 
     def _selected(self, mask: Self, size: Whole, fill_value: Scalar) -> Self:
@@ -159,6 +160,7 @@ class Scatter(Selection):
 
         With and without `size`: see masked_select.
         """
+        _check_size("nonzero", size)
         mask = self.ne(0)
         if size is None:
             shape = sizes().value_of_shape(self.shape)
@@ -166,6 +168,12 @@ class Scatter(Selection):
         flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
         inside = self._iota(size) < mask.sum()
         return inside.unsqueeze(-1).where(_columns(flat, self.shape), math.trunc(fill_value))
+
+
+def _check_size(name: str, size: Whole | None) -> None:
+    """Raises: ShapeError."""
+    if size is not None and not at_least(size, 0):
+        raise ShapeError(f"{name} takes a size of 0 or more, not {size}")
 
 
 def _columns(positions: _T, shape: Sequence[int]) -> _T:

@@ -73,6 +73,8 @@ class Selection(Reduction):
             Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
             Tensor([1, 5, 3])[[2, 0]]  # [3, 1]
         """
+        if _is_mask(index) and not index.ndim:  # all of it once, or not at all
+            return self.unsqueeze(0)[index.reshape(1)]
         view, pending = self._view_and_positions(index)
         return view._pick_by_tensors(pending)
 
@@ -172,7 +174,9 @@ class Selection(Reduction):
     def _positions_of_mask(self, mask: TensorBase, axis: Whole) -> list[Any]:
         """Where the mask is true: computed now, as the size of the result depends on it."""
         covered = self.shape[axis : axis + mask.ndim]
-        if mask.shape != covered or not mask.ndim:
+        if not mask.ndim:
+            raise IndexError("a single bool is a mask of all axes alone; use where, or an int")
+        if mask.shape != covered:
             raise BroadcastError(
                 f"a mask of shape {show(mask.shape)} for axes of {show(covered)} in"
                 f" {show(self.shape)}; the sizes must be equal"

@@ -429,7 +429,10 @@ class Windows(LinearAlgebra):
         element, the element is taken as it is: a NaN beside it does not show.
         """
         if mode not in ("linear", "nearest", "nearest-exact"):
-            raise ModeError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")
+            raise ModeError(
+                f"mode is 'linear' (along each axis: bilinear of two, trilinear of three), 'nearest' or"
+                f" 'nearest-exact', not {mode!r}"
+            )
         if align_corners and mode != "linear":
             raise ArgumentError(f"align_corners is for mode 'linear', not {mode!r}")
         if not isinstance(size, (tuple, list)):
