@@ -12,8 +12,8 @@ import math
 from typing import TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.methods.indexing import Indexing
+from proofgrad.core.tensor.methods.indexing.take import take
 
 _T = TypeVar("_T", bound=Indexing)
 ROUNDS = 10
