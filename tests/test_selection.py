@@ -118,3 +118,46 @@ def test_sizes_below_0_of_selections_are_refused() -> None:
     for call in (lambda x: x.masked_select(x > 1, size=-2), lambda x: x.nonzero(size=-2)):
         with pytest.raises(ValueError, match="a size of 0 or more, not -2"):
             call(Tensor([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("size", (100, 5000))
+def test_masks_of_nearly_as_many_rows_run_the_same_kernels(size: int) -> None:
+    numbers = np.arange(size, dtype=np.float32)
+    rows, line = held(np.resize(TABLE[:, :3], (size, 3))), held(numbers)
+    compiled = []
+    for beyond in (7, 5, 11, 9):
+        chosen = np.random.default_rng(beyond).permutation(size) < size // 2 + beyond
+        mask = held(chosen)
+        found = [rows[mask].realize(), line.masked_select(mask).realize(), mask.nonzero().realize()]
+        expected = [rows.numpy()[chosen], numbers[chosen], np.nonzero(chosen)[0][:, None]]
+        for ours, theirs in zip(found, expected):
+            np.testing.assert_array_equal(ours.numpy(), theirs)
+        compiled.append(compiler().kernels_compiled)
+    assert len(set(compiled[1:])) == 1
+
+
+def test_rows_of_a_mask_pass_their_gradients_and_are_written_to_alone() -> None:
+    chosen = np.arange(50) % 3 == 1
+    x = held(TABLE).requires_grad_()
+    rows = x[held(chosen)].realize()
+    (rows * rows).sum().backward()
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), np.where(chosen[:, None], 2 * TABLE, 0), rtol=1e-6)
+    table = held(TABLE)
+    some = table[held(chosen)].realize()
+    some[1] = 5.0
+    some += 1
+    expected = TABLE[chosen]
+    expected[1] = 5.0
+    np.testing.assert_array_equal(some.numpy(), expected + 1)
+    np.testing.assert_array_equal(table.numpy(), TABLE)
+
+
+def test_the_first_rows_of_what_gets_memory_are_a_view_of_it() -> None:
+    x = held(TABLE)
+    whole = (x + 1).contiguous()
+    most, few = whole[:45].realize(), (x + 2).contiguous()[:5].realize()
+    np.testing.assert_array_equal(most.numpy(), TABLE[:45] + 1)
+    np.testing.assert_array_equal(few.numpy(), TABLE[:5] + 2)
+    most[0] = 7.0
+    assert whole[0].tolist() == [7.0] * 7

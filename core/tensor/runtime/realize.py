@@ -23,6 +23,7 @@ from proofgrad.core.ir.op_names import BUFFER, DETACH, DEVICE, RESHAPE, UNIQUE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp, fresh_node, toposort
+from proofgrad.core.tensor.runtime import first_rows
 from proofgrad.core.tensor.runtime.canonical import (
     COMPUTED,
     SHOWN,
@@ -256,6 +257,26 @@ def realize(
     by = recorder()
     if by is not None:
         return by.defer(roots)
+    cuts = [first_rows.cut_of(root) for root in roots]
+    if not any(cuts):
+        return _realize(roots, device, release, witness, interrupts)
+    roots[:] = map(first_rows.below, roots, cuts)
+    try:
+        found = _realize(roots, device, release, witness, interrupts)
+    except BaseException:
+        roots[:] = map(first_rows.shown, roots, cuts)
+        raise
+    return list(map(first_rows.shown, found, cuts))
+
+
+def _realize(
+    roots: list[UOp],
+    device: str,
+    release: Callable[[], None] | None,
+    witness: Witness | None,
+    interrupts: Interrupts | None,
+) -> list[UOp]:
+    """As `realize`: each root as a buffer of its own."""
     wanted = _to_compute(roots, device)
     if not wanted:
         return [computed(computed(root)) for root in roots]
@@ -291,7 +312,12 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
 
     `is_alone`: nobody but the caller holds the root, so that what it came to need not be remembered.
     """
-    found = None if recorder() is not None else _known((root,), device)
+    if recorder() is not None:
+        return None
+    if (cut := first_rows.cut_of(root)) is not None:
+        whole = run_again(root.src[0], device, is_alone=False)
+        return None if whole is None else first_rows.shown(whole, cut)
+    found = _known((root,), device)
     if found is None:
         return None
     (node,), (numbered_root,) = found

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -151,7 +150,8 @@ class Scatter(Selection):
     def _selected(self, mask: Self, size: Whole, fill_value: Scalar) -> Self:
         """The elements of a flat mask, in `size` positions: the k-th that is true goes to position k."""
         wanted = self._iota(size)
-        found = take(self.flatten(), 0, true_positions(mask, size))
+        done = mask.cumsum()
+        found = take(self.flatten(), 0, true_positions(mask, done, size))
         fill = self._with(UOp.const(self.dtype, fill_value))
         return (wanted < mask.sum()).where(found, fill)
 
@@ -161,10 +161,11 @@ class Scatter(Selection):
         With and without `size`: see masked_select.
         """
         _check_size("nonzero", size)
-        mask = self.ne(0)
+        mask = self if self.dtype.is_bool else self.ne(0)
         if size is None:
+            positions, count = mask._true_positions()
             shape = sizes().value_of_shape(self.shape)
-            return mask._made_of_true_positions(lambda flat: _columns(flat, shape))
+            return _columns(positions, shape).contiguous()._cut(0, 0, count)
         flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
         inside = self._iota(size) < mask.sum()
         return inside.unsqueeze(-1).where(_columns(flat, self.shape), math.trunc(fill_value))
@@ -176,7 +177,8 @@ def _check_size(name: str, size: Whole | None) -> None:
         raise ShapeError(f"{name} takes a size of 0 or more, not {size}")
 
 
-def _columns(positions: _T, shape: Sequence[int]) -> _T:
+@made_once
+def _columns(positions: _T, shape: tuple[int, ...]) -> _T:
     """Positions in row-major order as rows: a column for the position of each axis."""
     if not shape:
         return positions._iota(0).reshape((positions.shape[0], 0))

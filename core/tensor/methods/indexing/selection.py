@@ -6,7 +6,7 @@ Owns: what an index means. Does not own: the choice of elements by integers in m
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from math import prod
 from typing import Any, NamedTuple, Self, TypeVar
@@ -46,6 +46,7 @@ from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device
+from proofgrad.core.tensor.runtime.first_rows import room_for
 from proofgrad.core.tensor.runtime.recording import at_least_now
 
 # So many elements of a mask are read by Python in less time than kernels are launched.
@@ -73,8 +74,8 @@ class Selection(Reduction):
             Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
             Tensor([1, 5, 3])[[2, 0]]  # [3, 1]
         """
-        if _is_mask(index) and not index.ndim:  # all of it once, or not at all
-            return self.unsqueeze(0)[index.reshape(1)]
+        if _is_mask(index) and is_plain(self.shape):
+            return self._where_true(index)
         view, pending = self._view_and_positions(index)
         return view._pick_by_tensors(pending)
 
@@ -173,36 +174,46 @@ class Selection(Reduction):
 
     def _positions_of_mask(self, mask: TensorBase, axis: Whole) -> list[Any]:
         """Where the mask is true: computed now, as the size of the result depends on it."""
-        covered = self.shape[axis : axis + mask.ndim]
+        self._check_mask(mask, axis)
         if not mask.ndim:
             raise IndexError("a single bool is a mask of all axes alone; use where, or an int")
+        positions, count = self._with(mask._uop)._true_positions()
+        shape = sizes().value_of_shape(mask.shape)
+        return positions._cut(0, 0, count)._position_of_each_axis(shape)
+
+    def _check_mask(self, mask: TensorBase, axis: Whole) -> None:
+        """Raises: DeviceError, BroadcastError."""
+        check_same_device("[]", self, mask)
+        covered = self.shape[axis : axis + mask.ndim]
         if mask.shape != covered:
             raise BroadcastError(
                 f"a mask of shape {show(mask.shape)} for axes of {show(covered)} in"
                 f" {show(self.shape)}; the sizes must be equal"
             )
-        flat = self._with(mask._uop)._true_positions()
-        return flat._position_of_each_axis(sizes().value_of_shape(mask.shape))
 
-    def _true_positions(self) -> Self:
-        """The positions of the true elements in row-major order, as integers in memory. They are computed now."""
-        return self._made_of_true_positions(lambda positions: positions)
+    def _where_true(self, mask: TensorBase) -> Self:
+        """The elements of the first axes where the mask is true, which is computed now. A single bool takes all or nothing.
 
-    def _made_of_true_positions(self, function: Callable[[Self], Self]) -> Self:
-        """What a function makes of the positions of the true elements in row-major order, a row of each, computed now.
-
-        Of many elements it is computed of as many as there are, and the first rows are kept: so kernels are the same whatever is true.
+        They are the first of some more, so that kernels are the same for most numbers of them.
         """
+        self._check_mask(mask, 0)
+        positions, count = self._with(mask._uop)._true_positions()
+        rows = self.reshape((prod(mask.shape), *self.shape[mask.ndim :]))
+        return _rows_at(rows, positions).contiguous()._cut(0, 0, count)
+
+    def _true_positions(self) -> tuple[Self, int]:
+        """The positions of the true elements in row-major order, and how many there are, computed now; behind them zeros."""
         if not self._is_seen_by_kernels():
             flags = bytes(reading.read(self._uop, self.device))
-            positions = array("i", compress(range(len(flags)), flags)).tobytes()
-            return function(self._with(machine.host_buffer(positions, dtypes.int32, self.device)))
-        rows, count = function(_positions_in_front(self)), self.sum()
-        nodes = machine.realize([rows._uop, count._uop], self.device)
-        number = int.from_bytes(reading.read(nodes[1], self.device), "little")
-        data = bytes(reading.read(rows._with(nodes[0])._cut(0, 0, number)._uop, self.device))
-        found = rows._with(machine.host_buffer(data, rows.dtype, self.device))
-        return found.reshape((number, *rows.shape[1:]))
+            positions = array("i", compress(range(len(flags)), flags))
+            count = len(positions)
+            data = positions.tobytes() + bytes(4 * (room_for(count) - count))
+            return self._with(machine.host_buffer(data, dtypes.int32, self.device)), count
+        front, number = _positions_in_front(self)
+        nodes = machine.realize([front._uop, number._uop], self.device)
+        count = int.from_bytes(reading.read(nodes[1], self.device), "little")
+        room = min(room_for(count), front.shape[0])
+        return front._with(nodes[0])._cut(0, 0, room), count
 
     def _is_seen_by_kernels(self) -> bool:
         """Whether there are so many elements that kernels look at them sooner than the host; items of a GPU would not (tactics/scatter.py)."""
@@ -339,19 +350,27 @@ def _axes_of(part: Any) -> int:
 
 
 @made_once
-def _positions_in_front(mask: _S) -> _S:
-    """The positions of the true elements in row-major order, and behind them zeros."""
+def _rows_at(x: _S, positions: _S) -> _S:
+    """The rows at these positions."""
+    return take(x, 0, positions)
+
+
+@made_once
+def _positions_in_front(mask: _S) -> tuple[_S, _S]:
+    """The positions of the true elements in row-major order, and behind them zeros; how many there are."""
     flat = mask.flatten()
-    return true_positions(flat, flat.shape[0]).contiguous()
+    size = flat.shape[0]
+    done = flat.cumsum().contiguous()
+    return true_positions(flat, done, size).contiguous(), done._cut(0, size - 1, size)
 
 
-def true_positions(mask: _S, size: Whole) -> _S:
-    """The positions of the first so many true elements of a line, and zeros where there are fewer.
+def true_positions(mask: _S, done: _S, size: Whole) -> _S:
+    """The positions of the first so many true elements of a line, and zeros where there are fewer; `done`: how many there are up to each.
 
     What is false goes as 0 to where the next that is true goes: so whether an element is written does not depend on the mask.
     """
     line = mask._iota(mask.shape[0])
-    before, own = mask.cumsum() - mask, mask.where(line, 0)
+    before, own = done - mask, mask.where(line, 0)
     return mask._iota(size).unsqueeze(-1).eq(before).where(own, 0).sum(-1)
 
 
