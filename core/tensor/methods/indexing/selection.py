@@ -202,17 +202,19 @@ class Selection(Reduction):
         return _rows_at(rows, positions).contiguous()._cut(0, 0, count)
 
     def _true_positions(self) -> tuple[Self, int]:
-        """The positions of the true elements in row-major order, and how many there are, computed now; behind them zeros."""
+        """The positions of the true elements in row-major order, and how many there are, computed now; behind them others."""
         if not self._is_seen_by_kernels():
             flags = bytes(reading.read(self._uop, self.device))
             positions = array("i", compress(range(len(flags)), flags))
             count = len(positions)
             data = positions.tobytes() + bytes(4 * (room_for(count) - count))
             return self._with(machine.host_buffer(data, dtypes.int32, self.device)), count
-        front, number = _positions_in_front(self)
-        nodes = machine.realize([front._uop, number._uop], self.device)
-        count = int.from_bytes(reading.read(nodes[1], self.device), "little")
-        room = min(room_for(count), front.shape[0])
+        front, done = _positions_in_front(self)
+        nodes = machine.realize([front._uop, done._uop], self.device)
+        size = front.shape[0]
+        last = done._with(nodes[1])._cut(0, size - 1, size)
+        count = int.from_bytes(reading.read(last._uop, self.device), "little")
+        room = min(room_for(count), size)
         return front._with(nodes[0])._cut(0, 0, room), count
 
     def _is_seen_by_kernels(self) -> bool:
@@ -357,21 +359,21 @@ def _rows_at(x: _S, positions: _S) -> _S:
 
 @made_once
 def _positions_in_front(mask: _S) -> tuple[_S, _S]:
-    """The positions of the true elements in row-major order, and behind them zeros; how many there are."""
+    """The positions of the true elements in row-major order, and behind them those of others; how many there are up to each."""
     flat = mask.flatten()
-    size = flat.shape[0]
-    done = flat.cumsum().contiguous()
-    return true_positions(flat, done, size).contiguous(), done._cut(0, size - 1, size)
+    done = flat.cumsum()
+    return true_positions(flat, done, flat.shape[0]).contiguous(), done
 
 
 def true_positions(mask: _S, done: _S, size: Whole) -> _S:
-    """The positions of the first so many true elements of a line, and zeros where there are fewer; `done`: how many there are up to each.
+    """The positions of the first so many true elements of a line, and behind them others; `done`: how many there are up to each.
 
-    What is false goes as 0 to where the next that is true goes: so whether an element is written does not depend on the mask.
+    What is false goes to the end, in turn: so whether an element is written does not depend on the mask, and no two go to one place, where
+    the second would wait for the first.
     """
     line = mask._iota(mask.shape[0])
-    before, own = done - mask, mask.where(line, 0)
-    return mask._iota(size).unsqueeze(-1).eq(before).where(own, 0).sum(-1)
+    place = mask.where(done - 1, mask.shape[0] - 1 - (line - done))
+    return mask._iota(size).unsqueeze(-1).eq(place).where(line, 0).sum(-1)
 
 
 def index_parts(index: Any) -> tuple[Any, ...]:
