@@ -165,7 +165,7 @@ class Scatter(Selection):
         if size is None:
             positions, count = mask._true_positions()
             shape = sizes().value_of_shape(self.shape)
-            return _columns(positions, shape).contiguous()._cut(0, 0, count)
+            return _columns(positions, shape)._first_rows(count)
         flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
         inside = self._iota(size) < mask.sum()
         return inside.unsqueeze(-1).where(_columns(flat, self.shape), math.trunc(fill_value))
@@ -182,6 +182,8 @@ def _columns(positions: _T, shape: tuple[int, ...]) -> _T:
     """Positions in row-major order as rows: a column for the position of each axis."""
     if not shape:
         return positions._iota(0).reshape((positions.shape[0], 0))
+    if len(shape) == 1:
+        return positions.unsqueeze(-1)
     columns = positions._position_of_each_axis(shape)
     return columns[0].stack(*columns[1:], dim=-1).cast(dtypes.int32)
 

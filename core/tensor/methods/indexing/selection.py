@@ -199,7 +199,14 @@ class Selection(Reduction):
         self._check_mask(mask, 0)
         positions, count = self._with(mask._uop)._true_positions()
         rows = self.reshape((prod(mask.shape), *self.shape[mask.ndim :]))
-        return _rows_at(rows, positions).contiguous()._cut(0, 0, count)
+        return _rows_at(rows, positions)._first_rows(count)
+
+    def _first_rows(self, count: int) -> Self:
+        """So many rows, of which there are some more: all are computed where these are, and are in one memory."""
+        whole = self.contiguous()
+        return self._new(
+            shrunk(whole._uop, [(0, count), *[(0, n) for n in self.shape[1:]]]), self.device
+        )
 
     def _true_positions(self) -> tuple[Self, int]:
         """The positions of the true elements in row-major order, and how many there are, computed now; behind them others."""
