@@ -20,13 +20,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar
-from proofgrad.core.tensor.data.errors import (
-    ArgumentError,
-    BroadcastError,
-    DeviceError,
-    DtypeError,
-    GradientError,
-)
+from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.data.storage import flatten_nested
@@ -258,18 +252,6 @@ class Assignment(Selection):
                 )
 
     # -- chosen elements --------------------------------------------------------------------------
-
-    def _mask_index(self, index: Any) -> Any:
-        """The index as a bool Tensor over the first axes; None if it is something else."""
-        if isinstance(index, (list, tuple)) or not hasattr(index, "dtype"):
-            return None
-        mask = index if isinstance(index, TensorBase) else self._as_tensor(index)
-        if not mask.dtype.is_bool:
-            return None
-        if mask.shape != self.shape[: mask.ndim]:
-            raise BroadcastError(f"a mask of shape {show(mask.shape)} for {show(self.shape)}")
-        check_same_device("x[mask] = v", self, mask)
-        return mask
 
     def _where_masked(self, mask: Any, value: Any) -> UOp:
         rest = self.shape[mask.ndim :]

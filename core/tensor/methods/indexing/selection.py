@@ -74,8 +74,9 @@ class Selection(Reduction):
             Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
             Tensor([1, 5, 3])[[2, 0]]  # [3, 1]
         """
-        if _is_mask(index) and is_plain(self.shape):
-            return self._where_true(index)
+        mask = self._mask_index(index) if is_plain(self.shape) else None
+        if mask is not None:
+            return self._where_true(mask)
         view, pending = self._view_and_positions(index)
         return view._pick_by_tensors(pending)
 
@@ -181,6 +182,16 @@ class Selection(Reduction):
         shape = sizes().value_of_shape(mask.shape)
         return positions._cut(0, 0, count)._position_of_each_axis(shape)
 
+    def _mask_index(self, index: Any) -> TensorBase | None:
+        """The index as a bool Tensor over the first axes; None if it is something else. Raises: as _check_mask."""
+        if isinstance(index, (list, tuple)) or not hasattr(index, "dtype"):
+            return None
+        mask = index if isinstance(index, TensorBase) else self._as_tensor(index)
+        if not mask.dtype.is_bool:
+            return None
+        self._check_mask(mask, 0)
+        return mask
+
     def _check_mask(self, mask: TensorBase, axis: Whole) -> None:
         """Raises: DeviceError, BroadcastError."""
         check_same_device("[]", self, mask)
@@ -196,7 +207,6 @@ class Selection(Reduction):
 
         They are the first of some more, so that kernels are the same for most numbers of them.
         """
-        self._check_mask(mask, 0)
         positions, count = self._with(mask._uop)._true_positions()
         rows = self.reshape((prod(mask.shape), *self.shape[mask.ndim :]))
         return _rows_at(rows, positions)._first_rows(count)
