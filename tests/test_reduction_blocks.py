@@ -11,7 +11,7 @@ import pytest
 from tactics import choose_axes, sum_in_blocks
 from tensors import assert_close, numbers
 from test_kernel_proof import planted, prove
-from test_tiles import AVX512, SMALL, matmul, moved, parameter
+from test_tiles import AVX2, AVX512, SMALL, matmul, moved, parameter
 
 from proofgrad import Device, Tensor, explain
 from proofgrad.core.compile.machine.machine import Core
@@ -52,9 +52,9 @@ def summed(body: UOp, target: Target, override: Schedule = AUTOMATIC) -> tuple[U
     return parts_of(run_stages(stages, body, library, target, override=override))
 
 
-def block_of(body: UOp, override: Schedule = AUTOMATIC) -> int:
+def block_of(body: UOp, override: Schedule = AUTOMATIC, target: Target = AVX512) -> int:
     """Steps of a block of a body; 0: it is not summed so."""
-    parts = summed(body, AVX512, override)
+    parts = summed(body, target, override)
     (store,) = parts[-1].src
     return store.src[1].src[1].src[0].arg if len(parts) > 1 else 0
 
@@ -108,6 +108,14 @@ def test_long_sums_of_many_rows_are_summed_in_long_blocks_whose_columns_are_pack
         found = find_contraction(summed(body, large)[-1], large)
         assert found is not None
         assert found[0].blocks and packs_columns(*found, large)
+
+
+@pytest.mark.heuristics
+def test_blocks_of_few_registers_are_longer_than_their_tiles_are_wide() -> None:
+    """16 registers hold two vectors of columns, so that a block has twice as many steps as with four."""
+    small = replace(AVX2, cache_bytes=1 << 18, threads=1)
+    for depth, steps in ((1024, 0), (2000, 0), (4096, 512), (5000, 500)):
+        assert block_of(matmul(1000, depth, 1000, dtype=dtypes.float32), target=small) == steps
 
 
 @pytest.mark.heuristics

@@ -203,7 +203,7 @@ def test_no_memory_for_scores_is_asked_for() -> None:
 # -- tiles ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("target", "tile"), [(SERVER, "6x1x64"), (LAPTOP, "5x1x16")])
+@pytest.mark.parametrize(("target", "tile"), [(SERVER, "6x1x64"), (LAPTOP, "6x1x16")])
 def test_a_tile_is_as_wide_as_registers_allow(target: Target, tile: str) -> None:
     assert str(tile_of(HEADS, dtypes.float32, target)) == tile
 

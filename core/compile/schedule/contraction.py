@@ -250,9 +250,10 @@ class Contraction:
 
     @cached_property
     def window_step(self) -> int:
-        """How far the windows of two rows lie apart, if the innermost loop of the sum runs along them; else 0."""
+        """How far the windows of two rows lie apart, if the innermost loop of the sum runs along them, or back; else 0."""
         steps = set(load_steps(self.row_factor, self.rows))
-        step = steps.pop() if len(steps) == 1 and self.rows_lie_along_depth else None
+        ways = set(load_steps(self.row_factor, self.reduction.src[-1]))
+        step = steps.pop() if len(steps) == 1 and ways in ({1}, {-1}) else None
         return step or 0
 
     @cached_property

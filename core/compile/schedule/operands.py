@@ -61,9 +61,10 @@ TRANSLATED_LATER = 2048
 # across lines fewer, too, but for those that are neither short nor far. Of one with more rows than those pages half as many rows again are
 # (measured: 300 matrices by 5 to 60 rows).
 NEAR, NEAR_CACHES, ACROSS_LINES, FAR = 4, 2, 2.5, 1.5
-# Columns of a tile that a block's steps are packed of, in vectors, and in how many parts of half of the second cache (measured: 1000 steps are
-# faster than 500 or 250, of 5000 and more, and of 4000 where rows lie so far apart that they push each other out; of fewer, tables are).
-WIDE_VECTORS, SHARE_OF_ROOM = 4, 4
+# The columns of a wide tile, whose steps of a block are packed, are as many vectors as one in so many registers, and take one of so many parts of half
+# of the second cache (measured: 1000 steps are faster than 500 or 250, of 5000 and more, and of 4000 where rows lie so far apart that they push
+# each other out; of fewer, tables are. With 16 registers and a cache of 256 KB 500 are, of 4000 and more, and none of 1000).
+REGISTERS_A_WIDE_VECTOR, SHARE_OF_ROOM = 8, 4
 # Types of fewer bytes are summed in wider registers; memory would round them at each block.
 LEAST_ITEMSIZE = 4
 
@@ -307,7 +308,8 @@ def choose_reduction_block(
 
 def _deep_block(contraction: Contraction, target: Target) -> int:
     """Steps of a long sum whose operands for a tile take a part of the second cache; 0: all of them find room."""
-    most = target.room_bytes // (SHARE_OF_ROOM * WIDE_VECTORS * target.vector_bytes)
+    width = target.vector_registers // REGISTERS_A_WIDE_VECTOR * target.vector_bytes
+    most = target.room_bytes // (SHARE_OF_ROOM * width)
     step, *_ = load_steps(contraction.row_factor, contraction.rows)
     stay = lines_that_stay((step or 0) * contraction.itemsize, target)
     least = FEWEST_BLOCKS + (contraction.row_count <= stay)

@@ -21,7 +21,7 @@ from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, 
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.nests.weighted_sums import beside_maximum, loops_of_blocks
 from proofgrad.core.compile.schedule.threads import shares_work
-from proofgrad.core.compile.schedule.tiles import SPARE_REGISTERS
+from proofgrad.core.compile.schedule.tiles import registers_of_sums
 from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
@@ -122,7 +122,7 @@ def tile_of_blocks(sizes: Sizes, dtype: DType, target: Target) -> Tile:
     counts = [n for n in (1, 2, WIDEST) if n * lanes <= target.most_lanes]
     count = next((n for n in counts if n * lanes >= sizes.columns), counts[-1])
     vectors = -(-sizes.columns // (count * lanes))
-    rows = (target.vector_registers - count - SPARE_REGISTERS) // (count * vectors)
+    rows = (registers_of_sums(dtype, target) - count) // (count * vectors)
     return Tile(max(1, min(rows, sizes.rows)), vectors, count * lanes)
 
 
@@ -144,7 +144,7 @@ def tile_of(sizes: Sizes, dtype: DType, target: Target) -> Tile:
 def _tile(lanes: int, count: int, sizes: Sizes, dtype: DType, target: Target) -> Tile:
     """The tile of a vector of so many registers, with as many rows as registers and memory of an item take."""
     kept = KEPT_ROWS * dtype.itemsize * _whole(sizes.keys, lanes)
-    rows = (target.vector_registers - count - SPARE_REGISTERS) // count
+    rows = (registers_of_sums(dtype, target) - count) // count
     return Tile(max(1, min(rows, target.scratch_bytes // kept, sizes.rows)), 1, lanes)
 
 

@@ -42,8 +42,9 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
-# Registers beside the accumulators and one step's vectors: a broadcast element and room to move.
-SPARE_REGISTERS = 3
+# Registers beside the accumulators and one step's vectors: an element of a row, in all lanes; where products are not added as they are
+# multiplied, some of these, too, for they take longer than an addition (LLVM begins a few before it adds the first).
+ELEMENT_REGISTERS, PRODUCT_REGISTERS = 1, 2
 # Items to share out where a sum is taken in blocks: fewer than else, as each goes through its sums once more.
 ITEMS_A_THREAD_OF_BLOCKS = 2
 # Multiply-adds of vectors in an iteration beside which counting iterations takes no time (measured: two vectors a row or more).
@@ -100,7 +101,7 @@ def _tiles(contraction: Contraction, target: Target, override: Schedule) -> list
     lanes = _lanes(contraction.column_count, target, contraction.reduction.dtype)
     if lanes < 2:
         return []
-    registers = target.vector_registers
+    registers = registers_of_sums(contraction.reduction.dtype, target)
     found = [*_tiles_of(lanes, registers)] if contraction.has_vectors(target) else []
     if contraction.may_sum_lanes(target):
         most = contraction.column_count
@@ -108,11 +109,17 @@ def _tiles(contraction: Contraction, target: Target, override: Schedule) -> list
     return found
 
 
+def registers_of_sums(dtype: DType, target: Target) -> int:
+    """Registers for the sums of a tile and the vectors of columns of one step."""
+    is_fused = dtype.is_float and target.has_fma
+    return target.vector_registers - ELEMENT_REGISTERS - (0 if is_fused else PRODUCT_REGISTERS)
+
+
 @lru_cache(maxsize=16)
 def _tiles_of(lanes: int, registers: int) -> tuple[Tile, ...]:
-    """The tiles of vectors of so many lanes that fit so many registers, large ones first."""
+    """The tiles of vectors of so many lanes whose sums and columns fit so many registers, large ones first."""
     sizes = [(rows, vectors) for rows in range(2, TALLEST + 1) for vectors in range(1, WIDEST + 1)
-             if rows * vectors + vectors + SPARE_REGISTERS <= registers]  # fmt: skip
+             if rows * vectors + vectors <= registers]  # fmt: skip
     sizes.sort(key=lambda size: -size[0] * size[1])
     return tuple([Tile(*size, lanes) for size in sizes])
 
