@@ -293,8 +293,7 @@ def test_windows_that_a_sum_runs_back_along_share_what_they_read() -> None:
     y = x.conv_transpose2d(w, stride=2, padding=1)
     calls = compiler().kernel_graph(UOp.sink(y.uop).replace(arg="CPU")).src
     ways = [way for call in calls for way in contractions(simplified_body(call.src[0]))]
-    assert {way.window_step for way in ways} == {0, 1}
     haswell = replace(ONE_THREAD, vector_bytes=32, vector_registers=16)
-    way = next(way for way in ways if way.window_step)
+    way = next(way for way in ways if way.window_step == 1)
     assert choose_depth(way, Tile(6, 2, 8), haswell) == 1
     assert choose_depth(way, Tile(5, 2, 8), haswell) == 2
