@@ -7,12 +7,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from small_kernels import inner_loops, load, loops, reduce, store
 from test_tiles import AVX512, kernel_of, matmul
 
 from proofgrad import Device, Tensor, TinyJit
 from proofgrad.core.compile.machine.machine import Core, FirstCache
 from proofgrad.core.compile.machine.target import Source, Target
-from proofgrad.core.compile.nests.kernel_schedule import Tile
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Tile
+from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.contraction import contractions
 from proofgrad.core.compile.schedule.cost_model import (
     COSTLY,
@@ -27,6 +29,7 @@ from proofgrad.core.compile.schedule.threads import (
 )
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
 
 ROOT = Path(__file__).parent.parent
 NUMBERS = [field.name for field in fields(Core)]
@@ -49,6 +52,17 @@ def test_threads_share_what_takes_longer_than_sharing() -> None:
         target = replace(AVX512, vector_bytes=vector_bytes)
         assert operations_worth_sharing(target) == operations
         assert instructions_worth_sharing(target) == 25_000
+
+
+@pytest.mark.parametrize("rows, is_shared", [(1, False), (64, True)])
+def test_threads_do_not_share_a_loop_before_which_each_piece_would_reduce_everything(
+    rows: int, is_shared: bool
+) -> None:
+    """Distances from the largest of a row of 65536: of one row threads would each take the maximum many times over."""
+    (r0, r1), (r2,) = loops(rows, 65_536), inner_loops(65_536)
+    read = [load(1, r + r0 * 65_536, dtype=dtypes.float32) for r in (r1, r2)]
+    kernel = UOp.sink(store(r1 + r0 * 65_536, reduce(Ops.MAX, read[1], r2) - read[0]))
+    assert choose_schedule(kernel, AVX512, AUTOMATIC).threads is is_shared
 
 
 @pytest.mark.heuristics

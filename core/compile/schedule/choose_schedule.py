@@ -30,7 +30,11 @@ from proofgrad.core.compile.schedule.prefix_loops import find_along, schedule_al
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.row_products import find_kept_rows, schedule_rows
 from proofgrad.core.compile.schedule.shared_tiles import choose_shared, shares_ahead
-from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
+from proofgrad.core.compile.schedule.threads import (
+    loop_shared_in_order,
+    operations_shared,
+    shares_work,
+)
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.transposes import choose_transposed
 from proofgrad.core.compile.schedule.vectors import (
@@ -89,7 +93,7 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     if (rows := find_rows(kernel, target, override)) is not None:
         undecided = replace(override, vectors=None, copies=None)
         return replace(undecided, buffered=buffered, tiled=False, reduction_block=rows.steps)
-    shares = shares_work(operations(kernel), target, override)
+    shares = shares_work(operations_shared(kernel, target), target, override)
     shared = loop_shared_in_order(kernel, target) if shares else None
     vectors, copies = choose_vectors(kernel, target, override, shared)
     in_steps = copies_windows(target, override) and bool(loads_in_steps(kernel, vectors, target))

@@ -15,6 +15,9 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
+# Pieces of a loop that a thread takes one after the other, so that all end together; each begins with what is before the loop.
+PIECES = 32
+
 
 def shares_work(operations: int, target: Target, override: Schedule = AUTOMATIC) -> bool:
     """Whether threads share a kernel of so many operations."""
@@ -62,8 +65,17 @@ def part_of_thread(loop: UOp, target: Target) -> int:
     return equal if size % target.threads == 0 else -(-size // (target.threads * lanes)) * lanes
 
 
-def operations(kernel: UOp) -> int:
-    """An estimate of the arithmetic of one run, for choosing threads."""
+def operations_shared(kernel: UOp, target: Target) -> int:
+    """The operations of one run that threads can share, less what each piece of the shared loop would do again: reductions that do not change with it."""
+    long = [loop for loop in output_loops(kernel) if size_of(loop) >= target.threads]
+    if not long or runs_in_order(kernel):
+        return operations(kernel)
+    inside, every = operations(kernel, long[0]), operations(kernel)
+    return inside - 2 * PIECES * (every - inside)
+
+
+def operations(kernel: UOp, changing_with: UOp | None = None) -> int:
+    """An estimate of the arithmetic of one run, for choosing threads; of all, or of what changes with a loop."""
     free = loops_below(kernel)
     total = 0
     for node in toposort((kernel,)):
@@ -73,5 +85,6 @@ def operations(kernel: UOp) -> int:
                 if node.op not in BINDERS
                 else free[node.src[0]] | set(node.src[1:])
             )
-            total += prod(size_of(loop) for loop in below)
+            if changing_with is None or changing_with in below:
+                total += prod(size_of(loop) for loop in below)
     return total
