@@ -13,7 +13,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 _SAME_AXES = frozenset({Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.DETACH})
 _SAME_ELEMENTS = _SAME_AXES | {Ops.PERMUTE, Ops.RESHAPE}
-SHORT = 16  # so few elements combined are written out, with what uses them
+SHORT = 4  # so few elements combined are written out with what uses them; more run along with a loop of the results
 
 
 def is_running(node: UOp) -> bool:

@@ -22,14 +22,13 @@ from proofgrad.core.compile.nests.kernel_schedule import (
     Vectors,
 )
 from proofgrad.core.compile.nests.loops import BINDERS, output_loops, size_of
+from proofgrad.core.compile.nests.running_reductions import SHORT
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.threads import operations, runs_in_order, shares_work
 from proofgrad.core.compile.steps.prefixes import Prefix, is_whole, prefix_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-# A loop of so few iterations is written out with its reduction, as those of windows are.
-LEAST_STEPS = 5
 LEAST_LANES = 4
 # Elements that an item of a group takes at once, and sums of blocks that it adds up.
 BLOCK, AT_ONCE = 4, 16
@@ -59,7 +58,7 @@ def find_along(kernel: UOp) -> Along | None:
     own_ways = {(p.own, p.own_counts_up) for p in prefixes}
     alike = len(ways) == 1 and len(own_ways) == len({own for own, _ in own_ways})
     inner = any([n.op in BINDERS for p in prefixes for n in toposort((p.value,))])
-    fixed = first.along in outputs and is_whole(first.along) and size_of(first.along) >= LEAST_STEPS
+    fixed = first.along in outputs and is_whole(first.along) and size_of(first.along) > SHORT
     free = frozenset().union(*[loops_of(p.reduction) for p in prefixes])
     if not alike or inner or not fixed or not free <= outputs:
         return None
