@@ -13,6 +13,7 @@ from proofgrad.core.compile.fusion.epilogues import end_of_epilogue
 from proofgrad.core.compile.fusion.limits import beyond_limits
 from proofgrad.core.compile.fusion.meeting_points import meeting_points
 from proofgrad.core.compile.fusion.row_products import products_by_row
+from proofgrad.core.compile.fusion.row_values import read_by_several_loops
 from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.fusion.work import apart_from_rows
 from proofgrad.core.compile.machine.target import Target
@@ -85,6 +86,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         stored -= products_by_row(nodes, consumers, stored, kept, target)
         loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)
+        stored |= read_by_several_loops(nodes, consumers, stored, target)
     return stored | beyond_limits(nodes, consumers, meets, stored, target)
 
 

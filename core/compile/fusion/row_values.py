@@ -1,0 +1,158 @@
+"""Values that several loops over the same elements read: a maximum, a sum and the result of a softmax.
+
+Owns: which of them get a buffer. Does not own: which reductions run inside of the kernel that uses them (rows.py), costly values of a row along
+memory, which such a kernel keeps for itself (tactics/local_buffers.py), what views beyond these compute again (views.py).
+
+Each loop computes the value again, and gathers it again where neighbours of its operands lie apart in memory, as those of a transposed matrix do.
+A kernel of its own takes it once, and its loops are those of nothing else: it fills vectors, and turns what it gathers around in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from proofgrad.core.compile.fusion.work import SHORT_REDUCTION, cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.uop import UOp
+
+# So many loops and values are looked at.
+MOST_LOOPS = 16
+MOST_VALUES = 256
+_SAME_AXIS = frozenset({Ops.SHRINK, Ops.PAD, Ops.FLIP, Ops.DETACH})
+_NONE: frozenset[UOp] = frozenset()
+
+
+def read_by_several_loops(
+    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp], target: Target
+) -> set[UOp]:
+    """Values that loops take longer to compute again than to read from a buffer."""
+    if target.work_items or target.vector_bytes == 0:
+        return set()
+    added: set[UOp] = set()
+    loops: dict[UOp, frozenset[UOp]] = {}
+    kernels: dict[UOp, frozenset[UOp]] = {}  # that compute a node, by their ends
+    reduced = _behind_reductions(nodes, stored)
+    for node in reversed(nodes):
+        users = consumers[node]
+        parts = [_loops_by(user, node, loops, stored) for user in users]
+        loops[node] = every = _some(parts)
+        kernels[node] = frozenset({node}) if node in stored else _some([kernels[u] for u in users])
+        if len(parts) < 2 or len(every) == max(map(len, parts)) or node in stored | reduced:
+            continue
+        value = _before_copies(node)
+        is_one = len(_some([kernels[loop] for loop in every])) == 1
+        if value not in stored and _is_worth_a_buffer(value, every, is_one, stored, target):
+            added.add(value)
+    return added
+
+
+def _some(sets: Sequence[frozenset[UOp]]) -> frozenset[UOp]:
+    """All together, unless they are too many to look at."""
+    return _NONE.union(*sets) if sum(map(len, sets)) <= MOST_LOOPS else _NONE
+
+
+def _behind_reductions(nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
+    """Nodes that need the result of a reduction of their kernel."""
+    found: set[UOp] = set()
+    for node in nodes:
+        if node.op is Ops.REDUCE_AXIS or any([s in found and s not in stored for s in node.src]):
+            found.add(node)
+    return found
+
+
+def _loops_by(
+    user: UOp, node: UOp, loops: Mapping[UOp, frozenset[UOp]], stored: set[UOp]
+) -> frozenset[UOp]:
+    """The loops that read a node through one of its users: of a reduction that runs in no tiles, or of what is stored."""
+    if user.op is Ops.REDUCE_AXIS:
+        return _NONE if is_contraction(user) else frozenset({user})
+    if user.op in MOVEMENT and elements(user.shape) < elements(node.shape):
+        return _NONE
+    return frozenset({user}) if user in stored else loops[user]
+
+
+def _before_copies(node: UOp) -> UOp:
+    """What is stored of a value: not the same elements many times."""
+    while node.op in (Ops.EXPAND, Ops.RESHAPE, Ops.DETACH):
+        node = node.src[0]
+    return node
+
+
+def _is_worth_a_buffer(
+    value: UOp, loops: frozenset[UOp], is_one: bool, stored: set[UOp], target: Target
+) -> bool:
+    """Whether a value is. `is_one`: one kernel has all of the loops, and may keep what it computed of a row."""
+    if value.op not in ELEMENTWISE and value.op not in MOVEMENT:
+        return False
+    reductions = [loop for loop in loops if loop.op is Ops.REDUCE_AXIS]
+    short = [
+        r for r in reductions if _length(r) <= SHORT_REDUCTION
+    ]  # they are one loop, written out
+    again = len(loops) - 1 - max(0, len(short) - 1)
+    lanes = target.lanes(value.dtype)
+    cycles = lanes * target.core.gather_cycles * _gathered(value, stored)
+    if not is_one or not all([_is_kept(r, target) for r in reductions]):
+        cycles += cycles_of_work(value, stored)
+    vectors = elements(value.shape) / lanes
+    return pays_a_buffer(value, again * cycles * vectors, again + 1, target)
+
+
+def _length(reduction: UOp) -> int:
+    """How many elements are combined to one."""
+    return prod([reduction.src[0].shape[axis] for axis in reduction.arg[1]])
+
+
+def _is_kept(reduction: UOp, target: Target) -> bool:
+    """Whether a kernel keeps what it computed of a row: one that lies along memory."""
+    shape = reduction.src[0].shape
+    last = max([axis for axis, size in enumerate(shape) if size != 1], default=0)
+    nbytes = _length(reduction) * reduction.src[0].dtype.itemsize
+    return last in reduction.arg[1] and nbytes <= target.scratch_bytes
+
+
+def _gathered(value: UOp, stored: set[UOp]) -> int:
+    """Of the operands of a value those whose elements lie apart, along the axis for which they are fewest."""
+    axes = [axis for axis, size in enumerate(value.shape) if size >= SHORT_REDUCTION]
+    return min([_apart_along(axis, value, stored) for axis in axes[-2:]], default=0)
+
+
+def _apart_along(axis: int, value: UOp, stored: set[UOp]) -> int:
+    """Operands of a value whose neighbours along an axis are no neighbours in memory; as many as are looked at."""
+    waiting, found = [(value, axis)], set[tuple[UOp, int]]()
+    seen = set(waiting)
+    while waiting and len(seen) < MOST_VALUES:
+        node, along = waiting.pop()
+        if node.op is Ops.BUFFER or (node in stored and node is not value):
+            if prod(node.shape[along + 1 :]) > 1:
+                found.add((node, along))
+            continue
+        for source in node.src:
+            below = _axis_below(node, source, along)
+            if below is None and node.op is Ops.RESHAPE and prod(node.shape[along + 1 :]) > 1:
+                found.add((node, along))
+            elif below is not None and (source, below) not in seen:
+                seen.add((source, below))
+                waiting.append((source, below))
+    return len(found)
+
+
+def _axis_below(node: UOp, source: UOp, axis: int) -> int | None:
+    """The axis of a source along which neighbours along an axis of a node lie; None: it does not change, or nothing is known."""
+    if node.op in ELEMENTWISE or node.op in _SAME_AXIS:
+        return axis
+    if node.op is Ops.PERMUTE:
+        below: int = node.arg[axis]
+        return below
+    if node.op is Ops.EXPAND:
+        return axis if source.shape[axis] != 1 else None
+    if node.op is Ops.RESHAPE:
+        step = prod(node.shape[axis + 1 :])
+        same = [
+            a for a, n in enumerate(source.shape) if n != 1 and prod(source.shape[a + 1 :]) == step
+        ]
+        return same[0] if same else None
+    return None

@@ -1,0 +1,82 @@
+"""What several loops over the same elements read is computed once where that takes less than each loop computing it, or gathering it, again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_fusion_views import ITEMS, WIDE, buffers, given
+
+from proofgrad import Tensor
+
+CPU = replace(WIDE, scratch_bytes=1 << 20)
+
+
+def softmaxed(x: Tensor) -> Tensor:
+    return x.softmax(0)
+
+
+def normalized(x: Tensor) -> Tensor:
+    return (x - x.mean(0)) / (x.var(0) + 1).sqrt()
+
+
+@pytest.mark.parametrize("rows", [softmaxed, normalized])
+def test_a_costly_value_is_computed_once_for_rows_that_lie_across_memory(
+    rows: Callable[[Tensor], Tensor],
+) -> None:
+    assert 6400 in buffers(rows(given(100, 64).gelu()), CPU)
+    assert 6400 not in buffers(rows(given(100, 64) * 2), CPU)
+
+
+def test_a_kernel_keeps_a_row_along_memory_for_itself() -> None:
+    assert buffers(given(100, 64).gelu().softmax(1), CPU) == []
+
+
+def test_reductions_of_other_kernels_keep_nothing() -> None:
+    assert 20_000 in buffers(
+        given(20_000).gelu().softmax(0), replace(CPU, threads=64, scratch_bytes=64)
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_would_be_gathered_by_each_loop_is_gathered_once(axis: int) -> None:
+    x = given(64, 64)
+    assert buffers((x + x.T).softmax(axis), CPU) == [4096]
+    assert buffers((x + x).softmax(axis), CPU) == []
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_rows_whose_elements_lie_apart_are_copied(axis: int) -> None:
+    x = given(30, 40, 50)
+    assert buffers(x.transpose(0, 2).softmax(axis), CPU) == [60_000]
+    assert buffers(x.softmax(axis), CPU) == []
+
+
+def test_a_transposed_matrix_alone_is_read_as_it_lies() -> None:
+    assert buffers(given(300, 64).T.softmax(1), CPU) == []
+
+
+def test_few_elements_are_computed_again() -> None:
+    assert buffers(given(8, 16).gelu().softmax(0), CPU) == []
+
+
+def test_work_items_keep_their_rows_themselves() -> None:
+    assert buffers(given(100, 64).gelu().softmax(0), ITEMS) == buffers(
+        given(100, 64).softmax(0), ITEMS
+    )
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5, 7), (33, 65), (20, 40, 30)])
+def test_rows_of_moved_values_have_their_values_and_gradients(shape: tuple[int, ...]) -> None:
+    x = given(*shape).requires_grad_()
+    for axis in range(len(shape)):
+        y = x.transpose(0, -1).tanh().softmax(axis)
+        e = np.exp(np.tanh(x.numpy().swapaxes(0, -1)))
+        expected = e / e.sum(axis, keepdims=True)
+        assert np.allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
+        (found,) = (y * y).sum().gradient(x)
+        pulled = expected * (2 * expected - (2 * expected**2).sum(axis, keepdims=True))
+        slope = 1 - np.tanh(x.numpy()) ** 2
+        assert np.allclose(found.numpy(), pulled.swapaxes(0, -1) * slope, rtol=1e-4, atol=1e-6)
