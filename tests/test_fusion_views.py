@@ -122,6 +122,19 @@ def test_one_kernel_computes_a_value_for_a_bounded_number_of_views() -> None:
         assert bool(buffers(sum(parts[1:], parts[0]))) == is_stored
 
 
+@pytest.mark.parametrize("size, is_stored", [(267, True), (2, False)])
+def test_a_long_reduction_is_computed_once_for_all_places_of_its_results(
+    size: int, is_stored: bool
+) -> None:
+    y = given(267, size).max(1)
+    assert (267 in buffers(Tensor.stack(y, y * y, y + 1))) == is_stored
+
+
+def test_a_selected_element_is_no_long_reduction() -> None:
+    y = given(1000, 64)[Tensor(np.arange(0, 1000, 3)).realize()]
+    assert buffers(y[1:] - y[:-1]) == []
+
+
 def test_sizes_decide_of_work_items_as_of_cores() -> None:
     x = given(200, 100)
     assert buffers(laplacian(x.tanh()), ITEMS) == [20000]

@@ -40,6 +40,13 @@ def test_reductions_of_other_kernels_keep_nothing() -> None:
     )
 
 
+def test_slices_that_kernels_read_count_as_much_as_they_show() -> None:
+    y = given(20_001).gelu()
+    first, last = y[:20_000].sum(), y[1:].max()
+    assert 20_001 in buffers(Tensor.stack(first, last), CPU)
+    assert 20_001 not in buffers(Tensor.stack(y[:10_000].sum(), y[10_000:].max()), CPU)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_what_would_be_gathered_by_each_loop_is_gathered_once(axis: int) -> None:
     x = given(64, 64)

@@ -84,9 +84,9 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
         stored -= products_by_row(nodes, consumers, stored, kept, target)
+        stored |= read_by_several_loops(nodes, consumers, stored, target)
         loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)
-        stored |= read_by_several_loops(nodes, consumers, stored, target)
     return stored | beyond_limits(nodes, consumers, meets, stored, target)
 
 

@@ -32,22 +32,22 @@ def read_by_several_loops(
     """Values that loops take longer to compute again than to read from a buffer."""
     if target.work_items or target.vector_bytes == 0:
         return set()
-    added: set[UOp] = set()
+    ends = set(stored)
     loops: dict[UOp, frozenset[UOp]] = {}
     kernels: dict[UOp, frozenset[UOp]] = {}  # that compute a node, by their ends
     reduced = _behind_reductions(nodes, stored)
     for node in reversed(nodes):
         users = consumers[node]
-        parts = [_loops_by(user, node, loops, stored) for user in users]
+        parts = [_loops_by(user, node, loops, ends) for user in users]
         loops[node] = every = _some(parts)
-        kernels[node] = frozenset({node}) if node in stored else _some([kernels[u] for u in users])
-        if len(parts) < 2 or len(every) == max(map(len, parts)) or node in stored | reduced:
+        kernels[node] = frozenset({node}) if node in ends else _some([kernels[u] for u in users])
+        if len(parts) < 2 or len(every) == max(map(len, parts)) or node in ends or node in reduced:
             continue
         value = _before_copies(node)
         is_one = len(_some([kernels[loop] for loop in every])) == 1
-        if value not in stored and _is_worth_a_buffer(value, every, is_one, stored, target):
-            added.add(value)
-    return added
+        if value not in ends and _is_worth_a_buffer(value, every, is_one, stored, target):
+            ends.add(value)
+    return ends - stored
 
 
 def _some(sets: Sequence[frozenset[UOp]]) -> frozenset[UOp]:
@@ -67,12 +67,17 @@ def _behind_reductions(nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
 def _loops_by(
     user: UOp, node: UOp, loops: Mapping[UOp, frozenset[UOp]], stored: set[UOp]
 ) -> frozenset[UOp]:
-    """The loops that read a node through one of its users: of a reduction that runs in no tiles, or of what is stored."""
+    """The loops that read a node through one of its users: of a reduction that runs in no tiles, or of what is stored; a slice stands for its own."""
     if user.op is Ops.REDUCE_AXIS:
         return _NONE if is_contraction(user) else frozenset({user})
-    if user.op in MOVEMENT and elements(user.shape) < elements(node.shape):
-        return _NONE
-    return frozenset({user}) if user in stored else loops[user]
+    is_slice = user.op in MOVEMENT and elements(user.shape) < elements(node.shape)
+    return frozenset({user}) if user in stored or (is_slice and loops[user]) else loops[user]
+
+
+def _share(loop: UOp, value: UOp) -> float:
+    """How much of a value a loop reads."""
+    read = loop.src[0] if loop.op is Ops.REDUCE_AXIS else loop
+    return min(1.0, elements(read.shape) / max(1, elements(value.shape)))
 
 
 def _before_copies(node: UOp) -> UOp:
@@ -89,16 +94,14 @@ def _is_worth_a_buffer(
     if value.op not in ELEMENTWISE and value.op not in MOVEMENT:
         return False
     reductions = [loop for loop in loops if loop.op is Ops.REDUCE_AXIS]
-    short = [
-        r for r in reductions if _length(r) <= SHORT_REDUCTION
-    ]  # they are one loop, written out
-    again = len(loops) - 1 - max(0, len(short) - 1)
+    short = [r for r in reductions if _length(r) <= SHORT_REDUCTION]  # written out as one
+    again = sum([_share(loop, value) for loop in loops]) - max(1, len(short))
     lanes = target.lanes(value.dtype)
     cycles = lanes * target.core.gather_cycles * _gathered(value, stored)
     if not is_one or not all([_is_kept(r, target) for r in reductions]):
         cycles += cycles_of_work(value, stored)
     vectors = elements(value.shape) / lanes
-    return pays_a_buffer(value, again * cycles * vectors, again + 1, target)
+    return pays_a_buffer(value, again * cycles * vectors, len(loops), target)
 
 
 def _length(reduction: UOp) -> int:

@@ -12,7 +12,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from proofgrad.core.compile.fusion.work import below_movement, cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.fusion.work import (
+    below_movement,
+    cycles_of_reductions,
+    cycles_of_work,
+    pays_a_buffer,
+)
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
@@ -36,7 +41,7 @@ MOST_PLACED = 16
 _ELSEWHERE = frozenset({Ops.PAD, Ops.SHRINK, Ops.SKEW, Ops.FLIP, Ops.PERMUTE})
 # Those that show the same elements.
 _SAME_ELEMENTS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.EXPAND, Ops.DETACH})
-_COMPUTED = ELEMENTWISE | {Ops.PAD, Ops.SHRINK}
+_COMPUTED = ELEMENTWISE | {Ops.PAD, Ops.SHRINK, Ops.REDUCE_AXIS}
 _NONE: frozenset[UOp] = frozenset()
 
 
@@ -174,7 +179,8 @@ def _is_worth_a_buffer(source: UOp, again: _Again, stored: set[UOp], target: Tar
         return False
     if again.views > MOST_VIEWS and not _asks_a_counter(source):
         return True
-    cycles, size = cycles_of_work(source, stored), elements(source.shape)
+    size = elements(source.shape)
+    cycles = cycles_of_work(source, stored) + cycles_of_reductions(source, stored)
     share = min(1.0, max(again.shown / max(1, size), 1 / MOST_TIMES_OF_FEW))
     if again.views * cycles * share > MOST_CYCLES_AGAIN:
         return True

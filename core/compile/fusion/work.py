@@ -45,6 +45,15 @@ def cycles_of_work(
     return cycles
 
 
+def cycles_of_reductions(end: UOp, stored: Container[UOp]) -> float:
+    """Cycles of a vector of `end` that reductions below it take which have no buffer; none where a counter may select one term of them."""
+    near = [n for n in _near(end, stored) if n is end or n not in stored]
+    if any([n.op is Ops.IOTA for n in near]):
+        return 0.0
+    combined = sum([elements(n.src[0].shape) for n in near if n.op is Ops.REDUCE_AXIS])
+    return SHORT_CYCLES * combined / max(1, elements(end.shape))
+
+
 def _near(end: UOp, stored: Container[UOp], start: UOp | None = None) -> list[UOp]:
     """The nodes that `end` is computed from without a buffer, and those that have one, down to `start`; the nearest, if there are many."""
     found = {end: None}
