@@ -65,6 +65,11 @@ def test_a_transposed_matrix_alone_is_read_as_it_lies() -> None:
     assert buffers(given(300, 64).T.softmax(1), CPU) == []
 
 
+def test_short_rows_that_lie_side_by_side_are_gathered_by_nobody() -> None:
+    assert 27_300 not in buffers(given(100, 13, 21).log_softmax(1).layernorm(axis=1), CPU)
+    assert 27_000 not in buffers((given(300, 10, 9) * 2).layernorm(axis=1), CPU)
+
+
 def test_few_elements_are_computed_again() -> None:
     assert buffers(given(8, 16).gelu().softmax(0), CPU) == []
 

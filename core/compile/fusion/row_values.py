@@ -118,8 +118,8 @@ def _is_kept(reduction: UOp, target: Target) -> bool:
 
 
 def _gathered(value: UOp, stored: set[UOp]) -> int:
-    """Of the operands of a value those whose elements lie apart, along the axis for which they are fewest."""
-    axes = [axis for axis, size in enumerate(value.shape) if size >= SHORT_REDUCTION]
+    """Of the operands of a value those whose elements lie apart, along that of the last two axes for which they are fewest."""
+    axes = [axis for axis, size in enumerate(value.shape) if size != 1]
     return min([_apart_along(axis, value, stored) for axis in axes[-2:]], default=0)
 
 
