@@ -15,6 +15,7 @@ from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.methods.indexing.networks import sort_lines
 
 WIDE = Target("wide", vector_bytes=64, vector_registers=32)
 ITEMS = Target("items", work_items=True, lockstep=32)
@@ -171,3 +172,9 @@ def test_partners_that_are_exchanged_are_written_out_beside_each_other() -> None
     assert buffers(x) == []
     rows = given(512, 1000).sigmoid()
     assert buffers(rows + rows.flip(1)) == [512_000]
+
+
+def test_what_compares_a_counter_has_no_buffer_however_many_kernels_ask() -> None:
+    """Who of two partners is the first is known where the loop is written out: read from memory, all choices would be computed."""
+    lines = sort_lines(Tensor(np.zeros((4096, 512), np.int32)).realize())
+    assert 2 not in buffers(lines)

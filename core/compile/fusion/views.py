@@ -175,9 +175,9 @@ def _beyond_first(views: frozenset[_View], size: int, stored: set[UOp]) -> _Agai
 
 def _is_worth_a_buffer(source: UOp, again: _Again, stored: set[UOp], target: Target) -> bool:
     """Whether a value that is computed again takes so long, or makes its kernel so long, that it is better kept."""
-    if source.op not in _COMPUTED:
+    if source.op not in _COMPUTED or _asks_a_counter(source):
         return False
-    if again.views > MOST_VIEWS and not _asks_a_counter(source):
+    if again.views > MOST_VIEWS:
         return True
     size = elements(source.shape)
     cycles = cycles_of_work(source, stored) + cycles_of_reductions(source, stored)
