@@ -74,7 +74,7 @@ class CpuBackend(Generator):
     @functools.cached_property
     def replay_library(self) -> Any:
         """The native loop over launches."""
-        return self.host.link(self.object_code(REPLAY_IR), "replay")
+        return self.host.link(self.object_code(REPLAY_IR), "replay", "run_parts")
 
     def timed(self, work: Callable[[], None]) -> float:
         """The seconds of the processor's clock: there is nothing to wait for."""
@@ -94,6 +94,7 @@ class _DirectLaunch:
     def __init__(self, library: Any, source: Source) -> None:
         self._library, address = library, library[source.entry]
         self.flops = source.cost_flops
+        self.own_bytes = source.own_bytes
         is_brief = self.flops < BRIEF_FLOPS
         self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(address)
         self._table = ctypes.c_void_p * len(source.params)
@@ -135,6 +136,7 @@ class _ParallelLaunch:
         self._threads, self._library, self.address = threads, library, library[source.entry]
         self._table = ctypes.c_void_p * len(source.params)
         self.size, self.flops = source.thread_size or 1, source.cost_flops
+        self.own_bytes = source.own_bytes
 
     def __call__(self, buffers: Sequence[Block]) -> None:
         table = self._table(*[block.address for block in buffers])

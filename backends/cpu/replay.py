@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from proofgrad.backends.cpu.parts import Job, in_parts
+
 if TYPE_CHECKING:
     from proofgrad.backends.cpu.backend import CpuBackend
 
@@ -56,6 +58,47 @@ done:
 exit:
   ret void
 }
+
+define void @run_parts(ptr %group, i64 %first, i64 %last) nounwind {
+entry:
+  %record = getelementptr i64, ptr %group, i64 1
+  %count = load i64, ptr %group, align 8
+  br label %part
+part:
+  %p = phi i64 [ %first, %entry ], [ %after, %end ]
+  %after = add i64 %p, 1
+  %is_left = icmp slt i64 %p, %last
+  br i1 %is_left, label %look, label %exit
+look:
+  %k = phi i64 [ 0, %part ], [ %next, %done ]
+  %inside = icmp slt i64 %k, %count
+  br i1 %inside, label %body, label %end
+body:
+  %at = getelementptr [4 x i64], ptr %record, i64 %k
+  %table_at = getelementptr i64, ptr %at, i64 1
+  %size_at = getelementptr i64, ptr %at, i64 2
+  %own_at = getelementptr i64, ptr %at, i64 3
+  %kernel = load ptr, ptr %at, align 8
+  %table = load ptr, ptr %table_at, align 8
+  %size = load i64, ptr %size_at, align 8
+  %own = load i64, ptr %own_at, align 8
+  %begin = mul i64 %own, %p
+  %behind = mul i64 %own, %after
+  %is_cut = icmp slt i64 %size, %behind
+  %stop = select i1 %is_cut, i64 %size, i64 %behind
+  %some = icmp slt i64 %begin, %stop
+  br i1 %some, label %call, label %done
+call:
+  call void %kernel(ptr %table, i64 %begin, i64 %stop)
+  br label %done
+done:
+  %next = add i64 %k, 1
+  br label %look
+end:
+  br label %part
+exit:
+  ret void
+}
 """
 
 
@@ -80,12 +123,15 @@ class Replay:
         self._positions: dict[int, list[int]] = {}
         for position, slot in enumerate(flat):
             self._positions.setdefault(slot, []).append(position)
-        self._records = (ctypes.c_int64 * (_HEAD + _WORDS * len(launches)))(len(launches))
-        start, done = ctypes.addressof(self._addresses), 0
-        for k, (launch, own, _) in enumerate(launches):
-            chunk = self._threads.chunk(launch.size) if launch.shares else 0
-            self._records[_of_record(k)] = [*(launch.address, start + 8 * done, launch.size, chunk)]
-            done += len(own)
+        self._run_parts = backend.replay_library["run_parts"]
+        self._groups: dict[int, Any] = {}  # by their addresses
+        jobs = self._jobs(memory)
+        for room in (backend.target.first_cache.nbytes, backend.target.cache_bytes):
+            jobs = in_parts(jobs, room, self._threads.count, self._group_of)
+        self._records = (ctypes.c_int64 * (_HEAD + _WORDS * len(jobs)))(len(jobs))
+        for k, job in enumerate(jobs):
+            chunk = self._threads.chunk(job.size) if job.is_shared else 0
+            self._records[_of_record(k)] = [job.address, job.table, job.size, chunk]
         for slot, block in enumerate(memory):
             if block is not None and slot in self._positions and hasattr(block, "address"):
                 self.point(slot, block)
@@ -102,18 +148,49 @@ class Replay:
         for position in self._positions.get(slot, ()):
             self._addresses[position] = block.address + self._offsets[position]
 
+    def _jobs(self, memory: Sequence[Any]) -> list[Job]:
+        """The launches, each with a table of its own."""
+        jobs, start = [], ctypes.addressof(self._addresses)
+        for launch, slots, offsets in self._slots:
+            pieces: dict[Any, int] = {}
+            for slot, offset, piece in zip(slots, offsets, launch.own_bytes or (0,) * len(slots)):
+                key = getattr(memory[slot], "address", -1 - slot)  # slots may share memory
+                is_known = offset == 0 and pieces.get(key, piece) == piece
+                pieces[key] = piece if is_known else 0
+            written = frozenset([getattr(memory[slots[0]], "address", -1 - slots[0])])
+            jobs.append(Job(launch.address, start, launch.size, pieces, written, launch.shares))
+            start += 8 * len(slots)
+        return jobs
+
+    def _group_of(self, jobs: Sequence[tuple[Job, int]]) -> tuple[int, int]:
+        """What runs jobs part by part, and its words: how many jobs, then of each what runs it, its table, its size, and that of a part."""
+        records = [word for job, own in jobs for word in (job.address, job.table, job.size, own)]
+        words = (ctypes.c_int64 * (1 + len(records)))(len(jobs), *records)
+        address = ctypes.addressof(words)
+        self._groups[address] = words
+        return self._run_parts, address
+
     def listed(self) -> list[tuple[Any, list[int]]]:
         """Each launch, and the addresses of its buffers as they stand in the table now."""
         addresses = ctypes.addressof(self._addresses)
         found = []
-        for k, (launch, (_, own, _)) in enumerate(zip(self._launches, self._slots)):
-            kernel, table, size, _ = self._records[_of_record(k)]
+        records = [self._records[_of_record(k)][:3] for k in range(self._records[0])]
+        leaves = [leaf for record in records for leaf in self._leaves(*record)]
+        for (launch, own, _), (kernel, table, size) in zip(self._slots, leaves):
             is_right = (kernel, size) == (launch.address, launch.size)
             first = (table - addresses) // 8
             found.append(
                 (launch if is_right else None, list(self._addresses[first : first + len(own)]))
             )
-        return found[: self._records[0]]
+        return found
+
+    def _leaves(self, address: int, table: int, size: int) -> list[tuple[int, int, int]]:
+        """The kernels of a record, each with its table and its size."""
+        if table not in self._groups:
+            return [(address, table, size)]
+        words = self._groups[table]
+        records = [words[k : k + 3] for k in range(1, 1 + _WORDS * words[0], _WORDS)]
+        return [leaf for record in records for leaf in self._leaves(*record)]
 
     def _run_shared(self) -> None:
         threads = self._threads

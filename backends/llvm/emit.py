@@ -19,6 +19,7 @@ from proofgrad.backends.llvm.memory_printer import MemoryPrinter
 from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
 from proofgrad.backends.llvm.text import register_type
 from proofgrad.backends.llvm.two_ways import TwoWays
+from proofgrad.core.compile.lowering.own_bytes import own_bytes
 from proofgrad.core.compile.lowering.program_facts import (
     group_size,
     instruction_count,
@@ -47,6 +48,7 @@ def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
         group_size=group_size(linear),
         thread_size=launch_size(linear, AxisRole.THREAD),
         cost_flops=operation_count(linear),
+        own_bytes=own_bytes(linear),
         program=linear,
         group_bytes=printer.kept_by_group.launch_bytes,
         cost_instructions=instruction_count(linear, dialect.target.vector_bytes),

@@ -194,6 +194,9 @@ class Source:
     cost_flops: int = 0  # operations of one run, an estimate
     group_bytes: int = 0  # of memory of a group, which the text leaves to the launch
     cost_instructions: int = 0  # the operations counted by register, an estimate
+    own_bytes: tuple[
+        int, ...
+    ] = ()  # of each slot: of its memory, what an item of the THREAD range has to itself; 0: nothing
     program: UOp | None = field(default=None, compare=False, repr=False)  # the Linear it is of
 
 

@@ -148,6 +148,7 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
         "params": [dtype.name for dtype in source.params],
         "sizes": [source.global_size, source.thread_size, source.group_size],
         "counts": [source.cost_flops, source.group_bytes, source.cost_instructions],
+        "own_bytes": source.own_bytes,
         "slots": kernel.slots,
         "size": kernel.size,
         "variables": list(kernel.variables.items()),
@@ -190,6 +191,7 @@ def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
         _count(flops),
         _count(group_bytes),
         _count(instructions),
+        tuple([_count(own) for own in parts["own_bytes"]]),
     )
     slots = tuple([_count(slot) for slot in parts["slots"]])
     variables = {_count(slot): str(name) for slot, name in parts["variables"]}

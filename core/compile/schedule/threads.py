@@ -9,7 +9,7 @@ from math import prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
-from proofgrad.core.compile.nests.loops import BINDERS, output_loops, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -37,6 +37,15 @@ def operations_worth_sharing(target: Target) -> int:
 def instructions_worth_sharing(target: Target) -> int:
     """The same of the instructions of a run, where threads may have to be woken."""
     return 2 * target.core.wake_cycles
+
+
+def leaves_first_cache(kernel: UOp, target: Target) -> bool:
+    """Whether what a kernel writes is more than the first cache holds: launches in a row may run part by part then."""
+    loops = output_loops(kernel)
+    if target.work_items or runs_in_order(kernel) or not all(map(is_fixed, loops)):
+        return False
+    itemsize = max([store.src[1].dtype.itemsize for store in kernel.src])
+    return prod(map(size_of, loops)) * itemsize > target.near_bytes
 
 
 def runs_in_order(kernel: UOp) -> bool:

@@ -22,6 +22,7 @@ from proofgrad.core.compile.schedule.operands import others_of_an_item, packs_co
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
 from proofgrad.core.compile.schedule.threads import (
+    leaves_first_cache,
     loop_shared_in_order,
     part_of_thread,
     runs_in_order,
@@ -110,7 +111,9 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         if turned is not None:
             nest = split_in_two(nest, turned, TRANSPOSED_ROWS, AxisRole.LOOP)
     nest = _short_reductions_at_once(nest, schedule)
-    return _choose_thread(nest, target) if schedule.threads else nest
+    if schedule.threads or leaves_first_cache(nest.graph, target):
+        return _choose_thread(nest, target, bool(schedule.threads))
+    return nest
 
 
 def split_in_two(nest: LoopNest, loop: UOp, inner_size: int, role: AxisRole) -> LoopNest:
@@ -362,8 +365,8 @@ def _same_for_a_reduction(kernel: UOp) -> set[UOp]:
     return set().union(*[outputs.difference(free[n]) for n in reductions])
 
 
-def _choose_thread(nest: LoopNest, target: Target) -> LoopNest:
-    """Threads share the outermost loop that is long enough."""
+def _choose_thread(nest: LoopNest, target: Target, is_shared: bool) -> LoopNest:
+    """Threads share the outermost loop that is long enough, or it may run in parts."""
     kernel = nest.graph
     outputs = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP]
     if runs_in_order(kernel):  # outside of the loops in order; their rows are shared out before
@@ -374,7 +377,7 @@ def _choose_thread(nest: LoopNest, target: Target) -> LoopNest:
         return nest
     if end_by_masks(nest.graph, loop, nest.facts) is None:
         return run_as(nest, {loop: AxisRole.THREAD})
-    return _in_turns(nest, loop, target)
+    return _in_turns(nest, loop, target) if is_shared else nest
 
 
 def _in_turns(nest: LoopNest, loop: UOp, target: Target) -> LoopNest:
