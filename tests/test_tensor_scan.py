@@ -327,24 +327,6 @@ def test_network_of_any_levels_sorts_zeros_and_ones() -> None:
         np.testing.assert_array_equal(networks.sort_lines(Tensor(shuffled)).numpy(), x)
 
 
-def test_many_rows_are_sorted_as_many_as_the_second_cache_holds_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    x = np.random.default_rng(0).standard_normal((75, 130)).astype(np.float32)
-    monkeypatch.setattr(networks, "_rows_in_cache", lambda x: 32 if x.shape[0] > 32 else 0)
-    values, positions = Tensor(x).sort()
-    assert_same(values, np.sort(x, 1))
-    assert_same(positions, x.argsort(1, kind="stable").astype(np.int32))
-
-
-def test_rows_that_a_cache_holds_fill_vectors() -> None:
-    for rows, size in ((60, 1000), (3000, 10**7)):
-        assert networks._rows_in_cache(Tensor.empty(rows, size, dtype="int32")) == 0
-    for rows, size in ((3000, 510), (900, 2201), (901, 3000)):
-        together = networks._rows_in_cache(Tensor.empty(rows, size, dtype="int32"))
-        assert together % 16 == 0 and 16 <= together <= rows // 2 and -rows % together < rows // 8
-
-
 @pytest.mark.parametrize(
     ("dtype", "shape"),
     [("float32", (17, 40)), ("int64", (9, 33)), ("float16", (33, 7)), ("float32", (50, 19))],

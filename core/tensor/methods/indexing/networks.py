@@ -59,8 +59,6 @@ def sort_lines(x: _T) -> _T:
     if filled := _rows_of_whole_vectors(x):
         parts = x._cut(0, 0, filled), x._cut(0, filled, rows)
         return sort_lines(parts[0]).contiguous().cat(sort_lines(parts[1]).contiguous(), dim=0)
-    if together := _rows_in_cache(x):
-        return _some_at_a_time(x, together)
     blocks = _blocks(rows, size, _short(x))
     columns = _rounded(x, blocks.short << blocks.levels).reshape((-1, blocks.length))
     count = columns.shape[0]
@@ -73,17 +71,6 @@ def sort_lines(x: _T) -> _T:
     return whole.reshape((rows, -1))._cut(1, 0, size)
 
 
-def _some_at_a_time(x: _T, together: int) -> _T:
-    """Each row in order, so many at a time; rows of zeros fill the last ones up, so that the kernels are the same."""
-    rows = x.shape[0]
-    empty = -rows % together
-    filled = x._pad_zeros([(0, empty), (0, 0)])
-    ends = range(together, rows + together, together)
-    parts = [sort_lines(filled._cut(0, end - together, end)).contiguous() for end in ends]
-    parts[-1] = parts[-1]._cut(0, 0, together - empty)
-    return parts[0].cat(*parts[1:], dim=0)
-
-
 def _rows_of_whole_vectors(x: _T) -> int:
     """How many rows fill whole vectors, where the others are worth a network of their own; else 0."""
     rows, size = x.shape
@@ -91,21 +78,6 @@ def _rows_of_whole_vectors(x: _T) -> int:
         return 0
     empty = -rows % lanes
     return rows - rows % lanes if empty * size >= WORTH_A_NETWORK and 8 * empty > rows else 0
-
-
-def _rows_in_cache(x: _T) -> int:
-    """How many rows second caches hold while kernel after kernel goes over them, where all are at least twice as many; else 0."""
-    (rows, size), target = x.shape, Device[x.device].target
-    if not is_plain((rows,)) or target.work_items:
-        return 0
-    blocks = _blocks(rows, size, _short(x))
-    row_bytes = 2 * (blocks.short << blocks.levels) * x.dtype.itemsize  # is read, and is written
-    most = target.threads * target.room_bytes // row_bytes
-    lanes = _lanes(x)
-    if most < lanes or rows < 2 * most:
-        return 0
-    parts = -(-rows // (most - most % lanes))
-    return -(-rows // (parts * lanes)) * lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,24 +144,32 @@ def least_of_lines(x: _T, count: int) -> _T:
     short = min(width, LEAST_SHORT)
     levels = (width // short).bit_length() - 1
     blocks = _in_sorted_blocks(_side_by_side(_rounded(x, width)), short, levels)
-    lanes = blocks.shape[2]
+    groups, _, lanes = blocks.shape
     while blocks.shape[1] > width:
-        pairs = _rounded(blocks, 2 * width).reshape((-1, 2, width, lanes))
-        least = pairs._cut(1, 0, 1).minimum(pairs._cut(1, 1, 2).flip(2))
-        blocks = _merged(least.reshape((1, -1, lanes)), short, levels, False)
+        pairs = _rounded(blocks, 2 * width).reshape((groups, -1, 2, width, lanes))
+        least = pairs._cut(2, 0, 1).minimum(pairs._cut(2, 1, 2).flip(3))
+        blocks = _merged(least.reshape((groups, -1, lanes)), short, levels, False)
     return _as_rows(blocks, rows, count)
 
 
 def _side_by_side(x: _T) -> _T:
-    """The rows of a matrix as columns; more of them, where that many vectors are not full, so that each begins where a vector may."""
-    rest = -x.shape[0] % _lanes(x) if is_plain(x.shape) else 0
-    columns = x._pad_zeros([(0, rest), (0, 0)]).permute((1, 0)).contiguous()
-    return columns.reshape((1, *columns.shape))
+    """The rows of a matrix as columns, those of a vector behind those of the one before; the last vector is filled up with rows of zeros."""
+    rows, size = x.shape
+    lanes = _lanes(x) if is_plain((rows,)) else rows
+    empty = -rows % lanes if is_plain((rows,)) else 0
+    groups = x._pad_zeros([(0, empty), (0, 0)]).reshape((-1, lanes, size))
+    return groups.permute((0, 2, 1)).contiguous()
 
 
 def _as_rows(x: _T, rows: Whole, size: int) -> _T:
-    """The first columns as the rows of a matrix, so many elements of each."""
-    return x.reshape(x.shape[1:])._cut(0, 0, size)._cut(1, 0, rows).permute((1, 0))
+    """The first columns as the rows of a matrix, so many elements of each; those of a vector that has empty lanes apart."""
+    groups, _, lanes = x.shape
+    lines = x._cut(1, 0, size).permute((0, 2, 1))
+    if not is_plain((rows,)) or rows == groups * lanes:
+        return lines.reshape((-1, size))
+    full = rows // lanes
+    last = lines._cut(0, full, groups)._cut(1, 0, rows - full * lanes).reshape((-1, size))
+    return lines._cut(0, 0, full).reshape((-1, size)).cat(last, dim=0) if full else last
 
 
 def _lanes(x: _T) -> int:
