@@ -21,7 +21,7 @@ from proofgrad.core.compile.nests.loops import (
     output_loops,
     size_of,
 )
-from proofgrad.core.compile.nests.strides import at_start, coefficient
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.steps.align import align
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -44,7 +44,7 @@ class _Rows(NamedTuple):
 
 def write_whole_lines(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """The first line of all rows, the lines between, and the last ones, where rows begin inside of lines."""
-    rows = _rows(nest.graph, context.target)
+    rows = _rows(nest, context.target)
     if rows is None:
         return nest
     size = size_of(rows.loop)
@@ -68,9 +68,9 @@ def _loop_that_reads_lines(graph: UOp, rows: UOp) -> UOp | None:
     return loops[-1] if apart and loops else None
 
 
-def _rows(graph: UOp, target: Target) -> _Rows | None:
+def _rows(nest: LoopNest, target: Target) -> _Rows | None:
     """The rows of a long result that begin inside of lines; None if they do not, or vectors do not fill lines."""
-    store = graph.src[0]
+    graph, store = nest.graph, nest.graph.src[0]
     memory, position, *masks = store.src[0].src
     least = target.past_caches_bytes
     if not least or len(graph.src) > 1 or len(store.src) > 2 or masks:
@@ -88,11 +88,7 @@ def _rows(graph: UOp, target: Target) -> _Rows | None:
     for loop in loops:
         if coefficient(position, loop) == 1 and size_of(loop) >= LEAST_LINES * line:
             start = position.substitute({loop: UOp.index(0)})
-            return _Rows(loop, start, line) if _is_between_lines(start, loops, line) else None
+            divisor = nest.facts.divisor(start)
+            is_between = divisor is None or divisor % line != 0
+            return _Rows(loop, start, line) if is_between else None
     return None
-
-
-def _is_between_lines(start: UOp, loops: list[UOp], line: int) -> bool:
-    """Whether rows that begin there may begin inside of a line."""
-    moves = [coefficient(start, loop) for loop in loops]
-    return any([move is None or move % line for move in (*moves, at_start(start))])
