@@ -17,6 +17,7 @@ from proofgrad.backends.cpu.generator import Generator
 from proofgrad.backends.cpu.memory import Adopted, Block, Part, Pool
 from proofgrad.backends.cpu.replay import BRIEF_FLOPS, REPLAY_IR, Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
+from proofgrad.backends.llvm.nontemporal import stored_in_caches
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Binary, Launch, Source
 from proofgrad.core.compile.schedule.threads import instructions_worth_sharing
@@ -46,6 +47,10 @@ class CpuBackend(Generator):
         if shares and self.threads.count > 1:
             return _ParallelLaunch(self.threads, library, source)
         return _DirectLaunch(library, source)
+
+    def in_caches(self, source: Source) -> Any:
+        """The library of a kernel, which stores nothing past the caches."""
+        return self.host.link(self.object_code(stored_in_caches(source.text)), source.entry)
 
     def alloc(self, nbytes: int) -> Block:
         return self.memory.take(nbytes)
@@ -93,8 +98,7 @@ class _DirectLaunch:
 
     def __init__(self, library: Any, source: Source) -> None:
         self._library, address = library, library[source.entry]
-        self.flops = source.cost_flops
-        self.own_bytes = source.own_bytes
+        self.source, self.flops = source, source.cost_flops
         is_brief = self.flops < BRIEF_FLOPS
         self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(address)
         self._table = ctypes.c_void_p * len(source.params)
@@ -135,8 +139,8 @@ class _ParallelLaunch:
     def __init__(self, threads: ThreadPool, library: Any, source: Source) -> None:
         self._threads, self._library, self.address = threads, library, library[source.entry]
         self._table = ctypes.c_void_p * len(source.params)
-        self.size, self.flops = source.thread_size or 1, source.cost_flops
-        self.own_bytes = source.own_bytes
+        self.size = source.thread_size or 1
+        self.source, self.flops = source, source.cost_flops
 
     def __call__(self, buffers: Sequence[Block]) -> None:
         table = self._table(*[block.address for block in buffers])

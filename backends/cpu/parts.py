@@ -41,12 +41,16 @@ GroupOf: TypeAlias = Callable[[Sequence[tuple[Job, int]]], tuple[int, int]]
 class _Chain:
     """Jobs in a row that may run part by part, each with its iterations for one of the first job.
 
-    `pieces`: of each memory the bytes for one iteration of the first job; 0: what is read in other pieces, or in none.
+    `pieces`: of each memory the bytes for one iteration of the first job; 0: what is read in other pieces, or in none. `total`: of all memories.
+    `step`: so many iterations of the first job are whole ones of all.
     """
 
     jobs: tuple[tuple[Job, Fraction], ...] = ()
     pieces: Mapping[Hashable, Fraction] = field(default_factory=dict)
     written: frozenset[Hashable] = frozenset()
+    total: Fraction = Fraction(0)
+    step: int = 1
+    is_shared: bool = False
 
     def followed_by(self, job: Job) -> _Chain | None:
         """None where the job touches what others write in other pieces, or writes what they touch so."""
@@ -59,22 +63,21 @@ class _Chain:
             return None
         natural = Fraction(job.size, self.jobs[0][0].size) if self.jobs else Fraction(1)
         share = next(iter(shares), natural)
-        pieces = dict(self.pieces)
+        pieces, total = dict(self.pieces), self.total
         for memory, piece in job.pieces.items():
-            is_same = pieces.get(memory, piece * share) == piece * share
-            pieces[memory] = piece * share if is_same else Fraction(0)
-        return _Chain((*self.jobs, (job, share)), pieces, written)
+            own, known = piece * share, pieces.get(memory)
+            pieces[memory] = own if known is None or known == own else Fraction(0)
+            total += pieces[memory] - (known or 0)
+        jobs, step = (*self.jobs, (job, share)), lcm(self.step, share.denominator)
+        return _Chain(jobs, pieces, written, total, step, self.is_shared or job.is_shared)
 
     def of_part(self, room: int, threads: int) -> int:
         """Iterations of the first job in a part, of which all touch at most so many bytes; 0: not even the smallest part does."""
-        step = lcm(*[share.denominator for _, share in self.jobs])
-        most = int(room // (sum(self.pieces.values()) * step or 1))
-        size = self.jobs[0][0].size
-        steps = -(-size // step)
-        shares = any([job.is_shared for job, _ in self.jobs]) and threads > 1
-        fewest = threads * PARTS_A_THREAD if shares else 1
+        most = int(room // (self.total * self.step or 1))
+        steps = -(-self.jobs[0][0].size // self.step)
+        fewest = threads * PARTS_A_THREAD if self.is_shared and threads > 1 else 1
         parts = max(-(-steps // most), min(fewest, steps)) if most else 0
-        return -(-steps // parts) * step if parts else 0
+        return -(-steps // parts) * self.step if parts else 0
 
     def joined(self, room: int, threads: int, group_of: GroupOf) -> Sequence[Job]:
         """One job of several; each by itself, where there is one part."""
@@ -84,12 +87,13 @@ class _Chain:
         if parts == 1:
             return [job for job, _ in self.jobs]
         pieces = {memory: int(piece * own) for memory, piece in self.pieces.items()}
-        is_shared = any([job.is_shared for job, _ in self.jobs])
-        return [Job(*group_of(in_part), parts, pieces, self.written, is_shared)]
+        return [Job(*group_of(in_part), parts, pieces, self.written, self.is_shared)]
 
 
 def in_parts(jobs: Sequence[Job], room: int, threads: int, group_of: GroupOf) -> list[Job]:
     """The jobs, in order, those in a row as one that may run in parts which touch at most so many bytes."""
+    if not any([any(job.pieces.values()) for job in jobs]):
+        return list(jobs)
     found: list[Job] = []
     chain = _Chain()
     for job in jobs:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.backends.cpu.parts import Job, in_parts
+from proofgrad.backends.llvm.nontemporal import is_stored_past
 
 if TYPE_CHECKING:
     from proofgrad.backends.cpu.backend import CpuBackend
@@ -125,9 +128,8 @@ class Replay:
             self._positions.setdefault(slot, []).append(position)
         self._run_parts = backend.replay_library["run_parts"]
         self._groups: dict[int, Any] = {}  # by their addresses
-        jobs = self._jobs(memory)
-        for room in (backend.target.first_cache.nbytes, backend.target.cache_bytes):
-            jobs = in_parts(jobs, room, self._threads.count, self._group_of)
+        self._libraries: dict[int, Any] = {}  # of launches that store past no cache here
+        jobs = self._grouped(backend, self._in_caches(backend, self._jobs(memory)))
         self._records = (ctypes.c_int64 * (_HEAD + _WORDS * len(jobs)))(len(jobs))
         for k, job in enumerate(jobs):
             chunk = self._threads.chunk(job.size) if job.is_shared else 0
@@ -153,13 +155,35 @@ class Replay:
         jobs, start = [], ctypes.addressof(self._addresses)
         for launch, slots, offsets in self._slots:
             pieces: dict[Any, int] = {}
-            for slot, offset, piece in zip(slots, offsets, launch.own_bytes or (0,) * len(slots)):
+            for slot, offset, piece in zip(
+                slots, offsets, launch.source.own_bytes or (0,) * len(slots)
+            ):
                 key = getattr(memory[slot], "address", -1 - slot)  # slots may share memory
                 is_known = offset == 0 and pieces.get(key, piece) == piece
                 pieces[key] = piece if is_known else 0
             written = frozenset([getattr(memory[slots[0]], "address", -1 - slots[0])])
             jobs.append(Job(launch.address, start, launch.size, pieces, written, launch.shares))
             start += 8 * len(slots)
+        return jobs
+
+    def _grouped(self, backend: CpuBackend, jobs: list[Job]) -> list[Job]:
+        """Parts that stay in the first cache, and parts of those that stay in the second."""
+        for room in (backend.target.first_cache.nbytes, backend.target.cache_bytes):
+            jobs = in_parts(jobs, room, self._threads.count, self._group_of)
+        return jobs
+
+    def _in_caches(self, backend: CpuBackend, jobs: list[Job]) -> list[Job]:
+        """The jobs; those by which another one of a part finds what they store in a cache do not store it past that."""
+        past = {k for k, one in enumerate(self._launches) if is_stored_past(one.source.text)}
+        number = {job.table: k for k, job in enumerate(jobs)}
+        for entry in self._grouped(backend, jobs) if past else ():
+            inside = [number[table] for _, table, _ in self._leaves(entry.address, entry.table, 1)]
+            uses = Counter([memory for k in inside for memory in jobs[k].pieces])
+            for k in past.intersection(inside):
+                if max([uses[memory] for memory in jobs[k].written]) > 1:
+                    source = self._launches[k].source
+                    self._libraries[k] = library = backend.in_caches(source)
+                    jobs[k] = replace(jobs[k], address=library[source.entry])
         return jobs
 
     def _group_of(self, jobs: Sequence[tuple[Job, int]]) -> tuple[int, int]:
@@ -176,8 +200,10 @@ class Replay:
         found = []
         records = [self._records[_of_record(k)][:3] for k in range(self._records[0])]
         leaves = [leaf for record in records for leaf in self._leaves(*record)]
-        for (launch, own, _), (kernel, table, size) in zip(self._slots, leaves):
-            is_right = (kernel, size) == (launch.address, launch.size)
+        for number, (kernel, table, size) in enumerate(leaves):
+            launch, own, _ = self._slots[number]
+            code = self._libraries.get(number, {launch.source.entry: launch.address})
+            is_right = (kernel, size) == (code[launch.source.entry], launch.size)
             first = (table - addresses) // 8
             found.append(
                 (launch if is_right else None, list(self._addresses[first : first + len(own)]))

@@ -17,6 +17,7 @@ from proofgrad.backends.llvm.loops import phi
 from proofgrad.backends.llvm.memory import NONTEMPORAL, UNPREDICTABLE
 from proofgrad.backends.llvm.memory_printer import MemoryPrinter
 from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
+from proofgrad.backends.llvm.nontemporal import FENCE
 from proofgrad.backends.llvm.text import register_type
 from proofgrad.backends.llvm.two_ways import TwoWays
 from proofgrad.core.compile.lowering.own_bytes import own_bytes
@@ -100,7 +101,7 @@ class _Printer(LoopPrinter, MemoryPrinter):
 
     def _settled(self) -> list[str]:
         """Stores past the caches keep no order with others until a fence; nothing is on its way when an item ends."""
-        ends = ["  fence seq_cst"] if self.nontemporal else []
+        ends = [FENCE] if self.nontemporal else []
         return [*ends, *([f"  {self.dialect.wait_for_copies()}"] if self.copies else [])]
 
     def _zeros(self) -> list[str]:

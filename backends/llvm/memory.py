@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.nontemporal import MARK
 from proofgrad.backends.llvm.text import memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.machine.machine import LINE_BYTES
@@ -287,7 +288,7 @@ def _pointers_code(writer: Writer, dtype: DType) -> str:
 
 def write_nontemporal_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     """Store whole lines of memory past the caches; the module has `NONTEMPORAL`."""
-    target = f"{writer.dialect.pointer} {position.address}, align {LINE_BYTES}, !nontemporal !0"
+    target = f"{writer.dialect.pointer} {position.address}, align {LINE_BYTES}{MARK}"
     writer.do(f"store {memory_type(dtype)} {value}, {target}")
 
 

@@ -12,6 +12,19 @@ from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.ir.op_names import ADD, CONST, LOAD, MUL, PARAM, STORE
 from proofgrad.core.ir.uop import UOp
 
+# How a store says it, and what waits for such stores where a program ends.
+MARK, FENCE = ", !nontemporal !0", "  fence seq_cst"
+
+
+def is_stored_past(text: str) -> bool:
+    """Whether a program stores past the caches."""
+    return MARK in text
+
+
+def stored_in_caches(text: str) -> str:
+    """The text of a program whose results are read soon: its stores go through the caches."""
+    return text.replace(MARK, "").replace(FENCE, "")
+
 
 def nontemporal_stores(linear: UOp, least_bytes: int | None) -> frozenset[UOp]:
     """The STOREs of whole lines to buffers of so many bytes that the program does not read."""
