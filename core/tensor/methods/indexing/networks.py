@@ -143,19 +143,22 @@ def least_of_lines(x: _T, count: int) -> _T:
         return sort_lines(x)._cut(1, 0, count)
     short = min(width, LEAST_SHORT)
     levels = (width // short).bit_length() - 1
-    blocks = _in_sorted_blocks(_side_by_side(_rounded(x, width)), short, levels)
-    groups, _, lanes = blocks.shape
-    while blocks.shape[1] > width:
-        pairs = _rounded(blocks, 2 * width).reshape((groups, -1, 2, width, lanes))
-        least = pairs._cut(2, 0, 1).minimum(pairs._cut(2, 1, 2).flip(3))
-        blocks = _merged(least.reshape((groups, -1, lanes)), short, levels, False)
+    lanes = -(-rows // _lanes(x)) * _lanes(x) if is_plain((rows,)) else rows
+    blocks = _in_sorted_blocks(_side_by_side(_rounded(x, width), lanes), short, levels)
+    while (
+        blocks.shape[1] > width
+    ):  # of an odd number of blocks each line lacks one: all lines are lanes of one vector
+        pairs = _rounded(blocks, 2 * width).reshape((-1, 2, width, lanes))
+        least = pairs._cut(1, 0, 1).minimum(pairs._cut(1, 1, 2).flip(2))
+        blocks = _merged(least.reshape((1, -1, lanes)), short, levels, False)
     return _as_rows(blocks, rows, count)
 
 
-def _side_by_side(x: _T) -> _T:
-    """The rows of a matrix as columns, those of a vector behind those of the one before; the last vector is filled up with rows of zeros."""
+def _side_by_side(x: _T, lanes: Whole | None = None) -> _T:
+    """The rows of a matrix as columns, so many of them behind those before, or as a vector has; the last ones with columns of zeros."""
     rows, size = x.shape
-    lanes = _lanes(x) if is_plain((rows,)) else rows
+    if lanes is None:
+        lanes = _lanes(x) if is_plain((rows,)) else rows
     empty = -rows % lanes if is_plain((rows,)) else 0
     groups = x._pad_zeros([(0, empty), (0, 0)]).reshape((-1, lanes, size))
     return groups.permute((0, 2, 1)).contiguous()
