@@ -42,12 +42,14 @@ class Listing(PTXBackend):
 Device.register(NAME, Listing)
 
 
-def parts(shape: tuple[int, ...], axes: tuple[int, ...]) -> Parts | None:
-    """The parts of a maximum over memory in row-major order."""
+def parts(
+    shape: tuple[int, ...], axes: tuple[int, ...], order: tuple[int, ...] | None = None
+) -> Parts | None:
+    """The parts of a maximum over memory in row-major order, or of axes in another one."""
     memory = UOp(Ops.PARAM, dtypes.float32, (), (1, prod(shape)))
     value = UOp(Ops.RESHAPE, dtypes.float32, (memory,), shape)
     node = UOp(Ops.REDUCE_AXIS, dtypes.float32, (value,), (Ops.MAX, axes))
-    return parts_for_units(node, range(len(shape)), GPU)
+    return parts_for_units(node, order or range(len(shape)), GPU)
 
 
 def first_results(shape: tuple[int, ...], made: Parts | None, axes: tuple[int, ...]) -> int:

@@ -4,7 +4,8 @@ Owns: the choice, a heuristic. Does not own: what a reduction in parts is (steps
 parts for their rounding, or for caches (split_reductions.py).
 
 Elements that lie side by side are a group's, which reads them together: a part is as long as keeps its items busy. Of rows that lie
-apart, neighbours in a row are neighbouring items': a part has so few rows that there are items for all units.
+apart, neighbours in a row are neighbouring items': a part has so few rows that there are items for all units, and an item has all that
+it reads under way at once. What the parts gave, a row each, is few rows again: of these a group takes some results (schedule/groups.py).
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from math import prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts
+from proofgrad.core.compile.schedule.groups import ROWS_ACROSS
+from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, with_blocks_first
+from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
 # Groups for each unit: one computes while others wait for memory, and the last to end is short.
 GROUPS_A_UNIT = 4
 # Elements of a part for each item of its group, and rows of one, at least: fewer are read while their sum is stored.
-LEAST_ELEMENTS, LEAST_ROWS = 16, 64
+LEAST_ELEMENTS, LEAST_ROWS = 16, SHORT_REDUCTION
 # Elements side by side, between others of the same sum, from which on they are a part.
 LEAST_RUN = 16
 # A reduction that keeps this share of the units busy stays whole: parts would be stored and read once more.
@@ -58,12 +63,24 @@ def _side_by_side(
 
 
 def _of_rows(node: UOp, reduced: Sequence[int], target: Target) -> Parts | None:
-    """Rows that lie apart in blocks, of which every item of every unit has one."""
+    """Rows that lie apart in blocks, of which every item of every unit has one; what a block gives lies as its rows do."""
     whole = prod([node.src[0].shape[a] for a in reduced])
     items = -(-prod(node.shape) // target.lanes(node.dtype))
     wanted = GROUPS_A_UNIT * target.units * target.group_items
-    rows = max(LEAST_ROWS, whole * items // wanted)
-    return in_blocks_of(node.src[0].shape, node.arg[1], rows, 1) if 2 * rows <= whole else None
+    rows = max(LEAST_ROWS * _times_read(node.src[0]), whole * items // wanted)
+    if 2 * rows > whole or whole <= ROWS_ACROSS:
+        return None
+    return in_blocks_of(node.src[0].shape, node.arg[1], rows, 1, ROWS_ACROSS)
+
+
+def _times_read(value: UOp) -> int:
+    """How often an element of the longest factor of a product is read, as keys are that heads share; of other values once."""
+    lengths = []
+    for factor in value.src if value.op is Ops.MUL else (value,):
+        while factor.op in MOVEMENT or factor.op in CONVERSIONS:
+            factor = factor.src[0]
+        lengths.append(elements(factor.shape))
+    return max(1, elements(value.shape) // max(1, *lengths))
 
 
 def _length_of_run(moving: Sequence[int], axes: Sequence[int]) -> int:
@@ -72,9 +89,12 @@ def _length_of_run(moving: Sequence[int], axes: Sequence[int]) -> int:
 
 
 def in_blocks_of(
-    shape: tuple[int, ...], axes: tuple[int, ...], longest: int, unit: int
+    shape: tuple[int, ...], axes: tuple[int, ...], longest: int, unit: int, across: int = 0
 ) -> Parts | None:
-    """Blocks of at most `longest` elements that lie together, a multiple of `unit`, then of these; None where the whole is no longer."""
+    """Blocks of at most `longest` elements that lie together, a multiple of `unit`, then of these; None where the whole is no longer.
+
+    `across`: what blocks give lies block by block, and so many of these are no further blocks; 0: it lies as the axes do.
+    """
     longest = max(longest, 2 * unit)  # a part is shorter than the whole
     inner: list[int] = []  # the last axes, which are reduced whole
     together = 1
@@ -92,11 +112,18 @@ def in_blocks_of(
     left = whole % size
     if left:
         head, rest = [
-            in_blocks_of((*shape[:axis], length, *shape[axis + 1 :]), axes, longest, unit)
+            in_blocks_of((*shape[:axis], length, *shape[axis + 1 :]), axes, longest, unit, across)
             for length in (whole - left, left)
         ]
         return Ends(axis, whole - left, head, rest)
     kept = [1 if a in inner else n for a, n in enumerate(shape)]
     parts = (*kept[:axis], whole // size, 1, *kept[axis + 1 :])
-    across = tuple([a for a in axes if a <= axis])
-    return Blocks(axis, size, tuple(inner), across=in_blocks_of(parts, across, longest, unit))
+    left_axes = tuple([a for a in axes if a <= axis])
+    if across:
+        order = with_blocks_first(axis, len(parts))
+        parts, left_axes = (
+            tuple([parts[a] for a in order]),
+            tuple([order.index(a) for a in left_axes]),
+        )
+    further = in_blocks_of(parts, left_axes, max(longest, across), unit, across)
+    return Blocks(axis, size, tuple(inner), across > 0, further)

@@ -23,7 +23,7 @@ from proofgrad.core.ir.uop import UOp
 
 # Elements of rows take about so many operations each: without rows to share out, few of them run in one thread.
 OPERATIONS_AN_ELEMENT = 4
-# Elements of all rows that groups on a few units are through with before another kernel would have begun.
+# Elements of its rows that a group on each unit is through with before another kernel would have begun.
 SHORT_WORK = 1 << 16
 # Rows that lie across memory run as lanes where so many lie side by side.
 LEAST_BESIDE = 16
@@ -163,7 +163,8 @@ def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
     rows = prod(end.shape[a] for a in axes)
     work = rows * longest + prod(end.shape)
     if target.units:  # a row is a group's, or a part of one
-        return rows >= ENOUGH * target.units or work <= SHORT_WORK
+        of_a_unit = work // min(rows, target.units)
+        return rows >= ENOUGH * target.units or of_a_unit <= SHORT_WORK
     return rows >= 2 * target.threads or OPERATIONS_AN_ELEMENT * work <= operations_worth_sharing(
         target
     )

@@ -9,13 +9,14 @@ group has several. Of a long row that is read again it has as many as can hold i
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_GROUP, Group, Schedule
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.threads import runs_in_order
+from proofgrad.core.compile.schedule.vector_lanes import lanes_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -26,6 +27,11 @@ LEAST_ITEMS = 4
 # On a processor neighbouring items are lanes of its vectors: of more rows each item takes its own, and none waits (measured on lavapipe:
 # 8 rows of 4261 in groups take 0.4 times as long, 36 of 6188 1.5 times).
 FEW_ROWS = 16
+# Of rows that lie across memory a group has so many results as are a sector of it, side by side, of each of its items' elements;
+# and so many elements of a row are soon added up so.
+# Source: CUDA C++ programming guide, device memory accesses: memory comes in 32 bytes at least.
+SECTOR_BYTES = 32
+ROWS_ACROSS = 256
 # Short rows make up groups of so many times the items that run in step.
 IN_STEP_AT_ONCE = 4
 
@@ -42,7 +48,7 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
     # Else each item would take the whole row again for the results that it stores.
     is_stored = any([set(output_loops(kernel)) != loops_of(row) for row in rows])
     if not (is_stored or any([_reads_along(x, kernel) for x in rows])):
-        return NO_GROUP
+        return _across(rows, kernel, target)
     if target.lockstep == 1 and not _are_few(rows, target):
         return NO_GROUP
     longest = max([size_of(row.src[1]) for row in rows])
@@ -53,6 +59,29 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
     if is_stored or len(rows) > 1:
         items = _items_that_hold(rows, items, target)
     return _with_rows(items, rows, target) if is_stored or items >= LEAST_ITEMS else NO_GROUP
+
+
+def _across(rows: list[UOp], kernel: UOp, target: Target) -> Group:
+    """A group for rows across memory, where results are fewer than items that the units of a machine run at once."""
+    loads = [n for row in rows for n in toposort((row.src[0],)) if n.op is Ops.LOAD]
+    longest, count = max([size_of(row.src[1]) for row in rows]), max([_count(row) for row in rows])
+    if not loads or count >= target.units * IN_STEP_AT_ONCE * target.lockstep:
+        return NO_GROUP
+    side_by_side = SECTOR_BYTES // min([load.dtype.itemsize for load in loads])
+    lanes = lanes_of_results(kernel, target)
+    # Whole vectors stay whole: a group that reaches beyond the last results reads each by itself.
+    side_by_side = (
+        gcd(side_by_side, count) if lanes > 1 else min(side_by_side, _power_of_two(count))
+    )
+    own = max(1, side_by_side // lanes)
+    items = min(target.group_items // own, _power_of_two(longest // LEAST_ELEMENTS))
+    return Group(side_by_side, items) if items >= LEAST_ITEMS else NO_GROUP
+
+
+def lanes_of_results(kernel: UOp, target: Target) -> int:
+    """How many results side by side an item of a group sums at once, where rows lie across memory; 1: one."""
+    outputs = output_loops(kernel)
+    return lanes_along(kernel, outputs[-1], target) if outputs and is_fixed(outputs[-1]) else 1
 
 
 def _fitting(wanted: Group, most: int) -> Group:

@@ -29,7 +29,7 @@ from proofgrad.core.compile.schedule.copies import (
 )
 from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -108,9 +108,7 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
             for x, v in named
             if 1 < v.lanes < 2 * nest.size(x)
         ]
-    widest = max((n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)),
-                 key=lambda d: d.itemsize, default=kernel.src[0].src[1].dtype)  # fmt: skip
-    lanes = wanted[0].lanes if wanted else target.lanes(widest)
+    lanes = wanted[0].lanes if wanted else target.lanes(_type_of_vectors(nest))
     if lanes < 2:
         return []
     at_once = wanted[0].at_once if wanted else None
@@ -147,6 +145,25 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
             -one.lanes,
         ),
     )
+
+
+def _type_of_vectors(nest: Nest) -> DType:
+    """The type of which a vector has as many elements as a register: the widest that is loaded or summed.
+
+    Items that run in step have no such registers: there a vector is a wide load of the memory that most of is loaded from.
+    """
+    loads = [n for n in nest.free if n.op is Ops.LOAD]
+    reduces = any([n.op is Ops.REDUCE for n in nest.free])
+    if nest.target.lockstep > 1 and reduces and loads:
+        return max(loads, key=lambda n: _bytes_loaded(nest, n)).dtype
+    types = [n.dtype for n in nest.free if n.op in (Ops.LOAD, Ops.REDUCE)]
+    return max(types, key=lambda d: d.itemsize, default=nest.kernel.src[0].src[1].dtype)
+
+
+def _bytes_loaded(nest: Nest, load: UOp) -> int:
+    """Of different elements of memory."""
+    loops = nest.free[load.src[0].src[1]]
+    return prod([nest.size(loop) for loop in loops]) * load.dtype.itemsize
 
 
 def _is_window(one: _Candidate, nest: Nest) -> bool:

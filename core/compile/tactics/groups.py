@@ -21,7 +21,8 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Group
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
-from proofgrad.core.compile.schedule.groups import rows_to_share
+from proofgrad.core.compile.schedule.groups import lanes_of_results, rows_to_share
+from proofgrad.core.compile.schedule.vector_lanes import lanes_along
 from proofgrad.core.compile.steps.all_reduce import all_reduce
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
@@ -30,7 +31,6 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.tactics.rows_in_groups import rows_kept, short_rows_kept
-from proofgrad.core.compile.tactics.vector_lanes import lanes_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -48,10 +48,12 @@ def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
     around = [x for x in outputs if all([x in free[row] for row in rows])]
     inside = [x for x in outputs if x not in around]
     numbers = list(dict.fromkeys([row.src[1].arg[0] for row in rows]))
-    nest, of_group = _rows_of_group(nest, around, group.rows)
+    across = min(group.rows, lanes_of_results(nest.graph, target)) if not inside else 1
+    nest, of_group, vector = _rows_of_group(nest, around, group.rows, across)
     if not of_group:
         nest, inside = _in_vectors(nest, inside, lanes)
-    rows_of = _Rows(of_group, group.items, _exchanging(nest.graph, group, target))
+    exchanging = 1 if vector else _exchanging(nest.graph, group, target)
+    rows_of = _Rows(of_group, vector, group.items, exchanging)
     for number in numbers:
         if of_group and target.row_part_bytes:
             nest = short_rows_kept(nest, of_group[0], group.items, lanes, target)
@@ -76,23 +78,35 @@ def _in_turns_of_items(nest: LoopNest, loops: list[UOp], items: int) -> LoopNest
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The loop over the rows of a group, or none if it is one, the items of a row, of which so many exchange what they hold."""
+    """The loop over the rows of a group, or none if it is one, the items of a row, of which so many exchange what they hold.
+
+    `vector`: the loop over rows that an item sums side by side, if it does.
+    """
 
     loop: tuple[UOp, ...]
+    vector: tuple[UOp, ...]
     items: int
     exchanging: int
 
 
-def _rows_of_group(nest: LoopNest, loops: list[UOp], rows: int) -> tuple[LoopNest, tuple[UOp, ...]]:
-    """The loops over rows as groups; the loop over the rows of a group."""
+def _rows_of_group(
+    nest: LoopNest, loops: list[UOp], rows: int, lanes: int
+) -> tuple[LoopNest, tuple[UOp, ...], tuple[UOp, ...]]:
+    """The loops over rows as groups; the loop over the rows of a group, and that over those that an item sums side by side."""
     count = prod([size_of(x) for x in loops])
     if rows == 1 or count < 2:
-        return as_one_loop(nest, loops, AxisRole.BLOCK), ()
+        return as_one_loop(nest, loops, AxisRole.BLOCK), (), ()
     nest = as_one_loop(nest, loops, AxisRole.LOOP, number := fresh_number(nest.graph))
     block, own = NewLoop(number, AxisRole.BLOCK), NewLoop(number + 1)
-    whole = UOp.range(count, number)
-    nest = split_reading_inside(nest, whole, (rows,), (block, own))
-    return nest, (UOp.range(rows, own.number, own.role),)
+    vector = NewLoop(number + 2, AxisRole.VECTOR)
+    whole, of_group = UOp.range(count, number), (UOp.range(rows // lanes, own.number, own.role),)
+    if lanes == 1:
+        return split_reading_inside(nest, whole, (rows,), (block, own)), of_group, ()
+    sizes, made = (rows // lanes, lanes), (block, own, vector)
+    if rows == lanes:
+        sizes, made, of_group = (lanes,), (block, vector), ()
+    nest = split_reading_inside(nest, whole, sizes, made)
+    return nest, of_group, (UOp.range(lanes, vector.number, vector.role),)
 
 
 def as_one_loop(
@@ -204,12 +218,13 @@ def _kept_along(nest: LoopNest, rows: _Rows, items: tuple[int, ...]) -> LoopNest
             nest = reduce_inside(nest, reduction, inner)
             reduction = _reductions(nest.graph, items[-1])[k]
         along, number = (*rows.loop, *loops), fresh_number(nest.graph)
-        made = [NewLoop(number + k, AxisRole.LANE) for k in range(len(along))]
-        made[:-1] = [NewLoop(one.number, AxisRole.REDUCE) for one in made[:-1]]
-        nest = local_buffer(nest, reduction.src[0], along, tuple(made))
+        roles = [*[AxisRole.REDUCE] * (len(along) - 1), AxisRole.LANE]
+        roles += [AxisRole.VECTOR] * len(rows.vector)
+        made = [NewLoop(number + k, role) for k, role in enumerate(roles)]
+        nest = local_buffer(nest, reduction.src[0], (*along, *rows.vector), tuple(made))
         if len(along) > 1:
             own = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, made)]
-            nest = collapse(nest, tuple(own), NewLoop(number + len(own), AxisRole.LANE))
+            nest = collapse(nest, tuple(own), NewLoop(number + len(made), AxisRole.LANE))
     return nest
 
 

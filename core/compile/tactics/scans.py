@@ -14,6 +14,7 @@ from __future__ import annotations
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.schedule.prefix_loops import AT_ONCE, BLOCK, Along
+from proofgrad.core.compile.schedule.vector_lanes import lanes_along
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -24,7 +25,6 @@ from proofgrad.core.compile.steps.split import split_reading_inside
 from proofgrad.core.compile.tactics.groups import as_one_loop
 from proofgrad.core.compile.tactics.prefix_loops import counting_up
 from proofgrad.core.compile.tactics.shared_tiles import in_turns
-from proofgrad.core.compile.tactics.vector_lanes import lanes_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
