@@ -171,6 +171,27 @@ def test_rows_of_a_processor_see_the_keys_of_a_window(counted: str, begun: list[
     assert len(begun) == 1
 
 
+@pytest.mark.skipif(Tensor([0.0]).device != "CPU", reason="other machines have groups")
+@pytest.mark.parametrize("slope", [None, 0.25])
+def test_masks_that_are_added_hide_what_they_make_minus_infinity(
+    slope: float | None, begun: list[UOp]
+) -> None:
+    """Numbers that are added, of which some are -inf: one for each side of a window, beside what grows with the distance."""
+    q, k, v = given("CPU", dtypes.float64, (1, 147, 8), (1, 170, 8), (1, 170, 8))
+    row, key = Tensor.arange(147).reshape(-1, 1), Tensor.arange(170)
+    added = (key <= row + 5).where(0.0, -np.inf) + (key <= row + 5 - 40).where(-np.inf, 0.0)
+    wanted = hidden(147, 170, 5, 40)
+    if slope is not None:
+        added = added + (key - row) * slope
+        wanted = wanted + (np.arange(170) - np.arange(147)[:, None]) * slope
+    with schedule("tile=4x1x8 blocks=2x1"):
+        result = q.scaled_dot_product_attention(k, v, added.cast("float64")).realize()
+    np.testing.assert_allclose(
+        result.numpy(), attention(values(q), values(k), values(v), wanted), atol=1e-9
+    )
+    assert len(begun) == 1
+
+
 # -- parts of the rows ------------------------------------------------------------------------------
 
 

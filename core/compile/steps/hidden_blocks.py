@@ -9,7 +9,8 @@
                                               r = 1: b(0), b(1), b(2), b(3)      n = 4
 
 Ends are terms of loops around, as of blocks of rows. A score is hidden where a mask says so, for all rows of the block and all keys of
-the other; what is kept of scores is hidden where all of it is. A power of -inf is 0, and 0 times anything is 0: a law of the reals.
+the other, or where -inf is added to it; what is kept of scores is hidden where all of it is. A power of -inf is 0, 0 times anything is 0,
+and -inf plus anything is -inf: laws of the reals.
 """
 
 from __future__ import annotations
@@ -158,6 +159,11 @@ def _bounds_of(
             memory = value.src[0].src[0]
             if memory.op is Ops.LOCAL_BUFFER:
                 yield from _bounds_of(memory.src[0], loop, around, facts, by)
+        case Ops.CAST if value.src[0].dtype.is_float:
+            yield from _bounds_of(value.src[0], loop, around, facts, by)
+        case Ops.ADD | Ops.MULACC:
+            for source in value.src if value.op is Ops.ADD else value.src[2:]:
+                yield from _bounds_of(source, loop, around, facts, by)
         case Ops.WHERE:
             for truth in (True, False):
                 shown, hidden = value.src[1:] if truth else value.src[:0:-1]
