@@ -99,14 +99,12 @@ def _rows_of_group(
     nest = as_one_loop(nest, loops, AxisRole.LOOP, number := fresh_number(nest.graph))
     block, own = NewLoop(number, AxisRole.BLOCK), NewLoop(number + 1)
     vector = NewLoop(number + 2, AxisRole.VECTOR)
-    whole, of_group = UOp.range(count, number), (UOp.range(rows // lanes, own.number, own.role),)
-    if lanes == 1:
-        return split_reading_inside(nest, whole, (rows,), (block, own)), of_group, ()
-    sizes, made = (rows // lanes, lanes), (block, own, vector)
-    if rows == lanes:
-        sizes, made, of_group = (lanes,), (block, vector), ()
-    nest = split_reading_inside(nest, whole, sizes, made)
-    return nest, of_group, (UOp.range(lanes, vector.number, vector.role),)
+    whole, own_rows = UOp.range(count, number), rows // lanes
+    sizes = [*[own_rows] * (own_rows > 1), *[lanes] * (lanes > 1)]
+    made = [block, *[own] * (own_rows > 1), *[vector] * (lanes > 1)]
+    nest = split_reading_inside(nest, whole, tuple(sizes), tuple(made))
+    of_group = (UOp.range(own_rows, own.number, own.role),) * (own_rows > 1)
+    return nest, of_group, (UOp.range(lanes, vector.number, vector.role),) * (lanes > 1)
 
 
 def as_one_loop(
