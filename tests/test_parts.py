@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 
 import numpy as np
 import pytest
@@ -47,6 +48,39 @@ def test_own_bytes_of_positions(stored: str, read: str, expected: tuple[int, int
 def test_own_bytes_without_a_shared_loop_are_none() -> None:
     text = LINEAR.format(out=99, size=99, n=2, m=8, stored="r1 * 4", read="r1 * 4")
     assert own_bytes(read_nest(text.replace(" as thread", ""))) == ()
+
+
+def _drawn_access(draw: random.Random) -> tuple[str, Callable[[int, int, int], int | None]]:
+    """A position in text, and where a lane of it is in iterations of r0 and r1; None where it is masked."""
+    own, inner = draw.choice((8, 12, 20, 24, 30)), draw.choice((-4, 0, 1, 4, 7))
+    first = draw.choice((0, 0, 1, -inner * 4))
+    lanes = draw.choice(((0, 1, 2, 3), (0, 5, 10, 15), (3, 2, 1, 0), (0, -1, 1, 2)))
+    by_row, by_step, end = draw.choice((0, 0, 1)), draw.choice((-1, 1, 2, 4)), draw.randint(1, 24)
+    is_masked = draw.random() < 0.6
+    mask = f" if i64x4(r0 * {by_row} + r1 * {by_step}) + {[*lanes]} < {end}" if is_masked else ""
+
+    def at(row: int, step: int, lane: int) -> int | None:
+        is_off = is_masked and row * by_row + step * by_step + lanes[lane] >= end
+        return None if is_off else row * own + step * inner + first + lanes[lane]
+
+    return f"i64x4(r0 * {own} + (r1 * {inner} + {first})) + {[*lanes]}{mask}", at
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_own_bytes_of_drawn_positions_are_touched_by_one_iteration_alone(seed: int) -> None:
+    draw, found = random.Random(seed), 0
+    for _ in range(200):
+        read, at = _drawn_access(draw)
+        rows, steps = draw.randint(1, 4), draw.randint(1, 5)
+        text = LINEAR.format(
+            out=10**4, size=10**4, n=rows, m=steps, stored="r0 * 32 + r1 * 4", read=read
+        )
+        own = own_bytes(read_nest(text))[1] // 4
+        found += own > 0
+        for row, step, lane in product(range(rows if own else 0), range(steps), range(4)):
+            place = at(row, step, lane)
+            assert place is None or own * row <= place < own * (row + 1), text
+    assert found > 20
 
 
 class Groups:
