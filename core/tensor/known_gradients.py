@@ -18,7 +18,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import APPLY, BUFFER, CONTIGUOUS, PARAM
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.autograd import node_gradients
 from proofgrad.core.tensor.data.bodies import arguments_read, parameter, shows_argument, value_over
 from proofgrad.core.tensor.methods.base import GRADIENTS
@@ -110,6 +110,8 @@ def known_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> 
     known = _GRADIENTS.get(key)
     if known is None:
         known = _GRADIENTS[key] = _derived(between, order[-1], seed, targets)
+    if not known:
+        return node_gradients(order, seed, targets)
     return {
         target: _at(*gradient, between.leaves)
         for target, gradient in zip(targets, known)
@@ -149,12 +151,16 @@ def _is_memory(node: UOp) -> bool:
 
 
 def _derived(between: _Between, root: UOp, seed: UOp, targets: Sequence[UOp]) -> list[_Gradient]:
-    """The gradients of a graph over parameters in place of its leaves."""
+    """The gradients of a graph over parameters in place of its leaves. None at all, if there is memory in them: tables of numbers, as those of a
+    Fourier transform, which no body has.
+    """
     done = {leaf: parameter(slot, leaf) for slot, leaf in enumerate(between.leaves)}
     for node in between.nodes:
         done[node] = node.with_src(tuple([done.get(source, source) for source in node.src]))
     over = [done.get(target, target) for target in targets]
     found = node_gradients(done[root].toposort(), done.get(seed, seed), over)
+    if any([node.op is BUFFER for node in toposort(tuple(found.values()))]):
+        return []
     return [_as_body(found.get(target), between.leaves) for target in over]
 
 
