@@ -181,8 +181,9 @@ def test_the_engine_does_what_is_proved_of_every_rule(name: str) -> None:
 
 # Of split_by_anything, the search behind the extractor gives nothing where the rule would be wrong. The values
 # of instances are corners of a type and neighbours of a rule's numbers: their quotients round alike in
-# quotients_within_bounds, which the prover's samples refute, drawn from all between the bounds.
-AGREE = {"split_by_anything", "quotients_within_bounds"}
+# quotients_within_bounds, which the prover's samples refute, drawn from all between the bounds. Of
+# rounded_once no instance lies so near to the middle of two float16 that it is rounded twice; the prover finds one.
+AGREE = {"split_by_anything", "quotients_within_bounds", "rounded_once"}
 
 
 @pytest.mark.parametrize("path", sorted((PROOFS / "refuted").glob("*.rules")), ids=lambda p: p.stem)
