@@ -198,6 +198,15 @@ def fresh_runs(monkeypatch: pytest.MonkeyPatch) -> _Runs:
     return fresh
 
 
+@pytest.fixture(params=["0", "1"], ids=["unchecked", "checked"])
+def checked_runs(
+    request: pytest.FixtureRequest, fresh_runs: _Runs, monkeypatch: pytest.MonkeyPatch
+) -> _Runs:
+    """No run is known yet; without checks, then with them."""
+    monkeypatch.setenv("CHECK", request.param)
+    return fresh_runs
+
+
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """CUDA is an emulated GPU."""

@@ -18,14 +18,7 @@ from proofgrad.core.tensor.runtime.known_runs import RUNS, KnownRun, _Runs
 from proofgrad.core.tensor.runtime.likeness import Likeness
 from proofgrad.core.tensor.runtime.reading import read
 
-
-@pytest.fixture(autouse=True, params=["0", "1"], ids=["unchecked", "checked"])
-def runs(
-    request: pytest.FixtureRequest, fresh_runs: _Runs, monkeypatch: pytest.MonkeyPatch
-) -> _Runs:
-    """No run is known yet."""
-    monkeypatch.setenv("CHECK", request.param)
-    return fresh_runs
+pytestmark = pytest.mark.usefixtures("checked_runs")
 
 
 @pytest.fixture
@@ -335,7 +328,7 @@ def test_memory_of_results_that_nobody_holds_does_not_count() -> None:
 
 
 def test_results_are_let_go_when_they_are_too_many(
-    monkeypatch: pytest.MonkeyPatch, runs: _Runs
+    monkeypatch: pytest.MonkeyPatch, checked_runs: _Runs
 ) -> None:
     monkeypatch.setattr(known_runs, "HELD_BYTES", 4096)
     tensors = [data(4, 4), data(5, 5), data(6, 6)]
@@ -344,7 +337,7 @@ def test_results_are_let_go_when_they_are_too_many(
             assert np.array_equal((x + 1).realize().numpy(), x.numpy() + 1), k
             held = [(x + 1).realize() for _ in range(3)]
             assert all(np.array_equal(one.numpy(), x.numpy() + 1) for one in held)
-    assert runs.unused_bytes() <= 4096
+    assert checked_runs.unused_bytes() <= 4096
 
 
 def test_large_results_are_not_kept(again: list[UOp]) -> None:

@@ -10,16 +10,9 @@ import numpy as np
 import pytest
 
 from proofgrad import Context, Tensor, TinyJit, nn
-from proofgrad.core.tensor.runtime.known_runs import KnownRun, _Runs
+from proofgrad.core.tensor.runtime.known_runs import KnownRun
 
-
-@pytest.fixture(autouse=True, params=["0", "1"], ids=["unchecked", "checked"])
-def runs(
-    request: pytest.FixtureRequest, fresh_runs: _Runs, monkeypatch: pytest.MonkeyPatch
-) -> _Runs:
-    """No run is known yet."""
-    monkeypatch.setenv("CHECK", request.param)
-    return fresh_runs
+pytestmark = pytest.mark.usefixtures("checked_runs")
 
 
 @pytest.fixture
