@@ -19,7 +19,7 @@ from rules_from_text import unproven_library
 
 from proofgrad import Device, Tensor
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime import canonical, known_runs, once, realize
+from proofgrad.core.tensor.runtime import canonical, known_runs, memory, once, realize
 from proofgrad.core.tensor.runtime.known_runs import _Runs
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -188,7 +188,7 @@ def _is_whole(config: pytest.Config) -> bool:
 def fresh_runs(monkeypatch: pytest.MonkeyPatch) -> _Runs:
     """No run is known yet, and what other tests have left to be drawn, or shown, keeps none from being looked for."""
     fresh = _Runs()
-    for place in (known_runs, realize):
+    for place in (known_runs, memory, realize):
         monkeypatch.setattr(place, "RUNS", fresh)
     monkeypatch.setattr(once, "_DRAWN", WeakValueDictionary())
     monkeypatch.setattr(once, "_COPIED", WeakSet())

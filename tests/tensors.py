@@ -20,6 +20,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as running
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, computed
+from proofgrad.core.tensor.runtime.memory import is_view, memory_of, new_buffer
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +44,7 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _elements(buffer: UOp) -> Array:
-    return oracle.from_bytes(bytes(running._MEMORY[buffer]), buffer.dtype)
+    return oracle.from_bytes(bytes(memory_of(buffer)), buffer.dtype)
 
 
 def _read_by_numpy(uop: UOp, device: str) -> bytearray:
@@ -55,10 +56,10 @@ def _realize_by_numpy(roots: Sequence[UOp], device: str, *_: Any) -> list[UOp]:
 
 
 def _computed_by_numpy(root: UOp, device: str) -> UOp:
-    if computed(root) is root and not running.is_view(root):
+    if computed(root) is root and not is_view(root):
         data = bytes(_read_by_numpy(root, device))
         size = len(data) // root.dtype.itemsize
-        buffer = running.new_buffer(root.dtype, size, device, data)
+        buffer = new_buffer(root.dtype, size, device, data)
         flat = root.shape == buffer.shape
         result = buffer if flat else UOp(Ops.RESHAPE, root.dtype, (buffer,), root.shape)
         COMPUTED[root] = result

@@ -20,6 +20,7 @@ from proofgrad import (
     nn,
 )
 from proofgrad.core.tensor.runtime import known_runs, realize
+from proofgrad.core.tensor.runtime.memory import buffer_of, memory_of
 
 __all__ = ["machine"]
 
@@ -329,12 +330,10 @@ def test_parameters_assigned_equal_values_have_gradients_of_their_own() -> None:
 
 def address(tensor: Tensor) -> int:
     """Where the elements of a realised Tensor are."""
-    return realize.memory_of(realize.buffer_of(tensor.uop)).address
+    return memory_of(buffer_of(tensor.uop)).address
 
 
-def test_write_is_in_place_when_nobody_reads_the_old_value(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_write_is_in_place_when_nobody_reads_the_old_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_runs, "SMALL_BYTES", 0)  # small values get memory of their own
     x = Tensor([1.0, 2.0, 3.0]).realize()
     before, held = address(x), GlobalCounters.mem_used
@@ -413,7 +412,7 @@ def test_interrupt_while_memory_is_let_go_of_loses_no_value(
 
     with monkeypatch.context() as patch:
         patch.setattr(known_runs, "SMALL_BYTES", 0)
-        patch.setattr(realize, "_is_unshared", interrupt)
+        patch.setattr(realize, "is_unshared", interrupt)
         patch.setattr(realize, "run_again", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             x.realize()

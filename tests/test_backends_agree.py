@@ -17,8 +17,8 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.runtime.memory import host_buffer
 from proofgrad.core.tensor.runtime.reading import read
-from proofgrad.core.tensor.runtime.realize import host_buffer
 
 RARE = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 EVERY = (dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.uint32,

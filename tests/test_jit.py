@@ -161,7 +161,8 @@ def test_state_that_is_changed_between_calls_is_read_again() -> None:
 
 
 def test_state_is_written_in_place_while_nobody_else_holds_it() -> None:
-    from proofgrad.core.tensor.runtime import realize
+
+    from proofgrad.core.tensor.runtime.memory import buffer_of, memory_of
 
     count = Tensor([0.0, 1.0]).realize()
 
@@ -170,7 +171,7 @@ def test_state_is_written_in_place_while_nobody_else_holds_it() -> None:
         count.assign(count * x)
 
     def address() -> Any:
-        return realize.memory_of(realize.buffer_of(count._uop)).address
+        return memory_of(buffer_of(count._uop)).address
 
     for _ in range(3):
         f(line(2))

@@ -16,6 +16,7 @@ from proofgrad.core.tensor.runtime import canonical, known_runs
 from proofgrad.core.tensor.runtime import realize as running
 from proofgrad.core.tensor.runtime.known_runs import RUNS, KnownRun, _Runs
 from proofgrad.core.tensor.runtime.likeness import Likeness
+from proofgrad.core.tensor.runtime.memory import buffer_of, is_view, memory_of
 from proofgrad.core.tensor.runtime.reading import read
 
 pytestmark = pytest.mark.usefixtures("checked_runs")
@@ -140,7 +141,7 @@ def test_a_loop_that_holds_the_last_result_uses_two_memories() -> None:
     for k in range(9):
         y, expected = (y + 1).realize(), expected + 1
         if k > 1:
-            addresses.add(running.memory_of(running.buffer_of(y.uop)).address)
+            addresses.add(memory_of(buffer_of(y.uop)).address)
     assert len(addresses) <= 3
     assert np.array_equal(y.numpy(), expected)
 
@@ -201,10 +202,10 @@ def test_a_known_run_lets_go_of_a_graph_that_leads_to_no_parameter(again: list[U
     for make in (lambda: x + 1, lambda: (x * w).detach() * 2):
         for _ in range(3):
             y = make().realize()
-            assert running.is_view(y._uop)
+            assert is_view(y._uop)
     with Tensor.no_grad():
         for _ in range(3):
-            assert running.is_view((x * w).realize()._uop)
+            assert is_view((x * w).realize()._uop)
     assert len(again) == 6
 
 

@@ -20,6 +20,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.memory import buffer_of, memory_of
 from proofgrad.core.tensor.runtime.result_pool import SPARE_BYTES
 
 
@@ -39,7 +40,7 @@ def recorded(function: Any, *args: Any) -> Any:
 
 
 def address(tensor: Tensor) -> int:
-    handle = machine.memory_of(machine.buffer_of(tensor._uop))
+    handle = memory_of(buffer_of(tensor._uop))
     found: int = handle.address
     return found
 
@@ -59,7 +60,7 @@ def test_memory_of_a_result_that_nobody_holds_is_used_again() -> None:
         lambda r: r.reshape(2, 1),
         lambda r: r.detach(),
         lambda r: [r._uop],  # its node
-        lambda r: [machine.memory_of(machine.buffer_of(r._uop))],  # its memory
+        lambda r: [memory_of(buffer_of(r._uop))],  # its memory
     ],
 )
 def test_result_that_somebody_holds_keeps_its_values(hold: Any) -> None:

@@ -15,6 +15,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.jit import slots
 from proofgrad.core.tensor.runtime import canonical as numbering
 from proofgrad.core.tensor.runtime import execute, known_runs, launches, realize
+from proofgrad.core.tensor.runtime.memory import memory_of
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.verify.sampled.kernels import CheckError
 
@@ -62,7 +63,7 @@ def test_launches_that_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch) -
 
 def test_results_in_the_memory_of_an_input_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = data(1, 2, 3), data(4, 5, 6)
-    memory = realize.memory_of(x.uop)
+    memory = memory_of(x.uop)
     monkeypatch.setattr(execute, "allocate", lambda made: memory)
     with pytest.raises(CheckError, match="is the memory of another"):
         (x * 2 - y.flip(0)).realize()
@@ -158,7 +159,7 @@ def test_result_of_a_replay_in_memory_that_somebody_holds_is_found(
         return x * 2
 
     double(data(1, 2)), double(data(3, 4))
-    monkeypatch.setattr(slots, "allocate", lambda made: realize.memory_of(other.uop))
+    monkeypatch.setattr(slots, "allocate", lambda made: memory_of(other.uop))
     with pytest.raises(CheckError, match="memory that somebody holds"):
         double(data(5, 6))
     assert other.tolist() == [7, 8]

@@ -17,7 +17,7 @@ from proofgrad import Tensor, TinyJit, nn
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir import uop
 from proofgrad.core.tensor.methods.base import TensorBase
-from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.runtime import memory
 from proofgrad.core.tensor.runtime.canonical import COMPUTED
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.nn.optim import SGD, Adam
@@ -28,7 +28,7 @@ def held() -> tuple[int, ...]:
     """Nodes, buffers, remembered results, Tensors that take a gradient, Tensors."""
     gc.collect()
     tensors = [found for found in gc.get_objects() if type(found) is Tensor]
-    tables = (uop._NODES, realize._MEMORY, COMPUTED, TensorBase._leaves, tensors)
+    tables = (uop._NODES, memory._MEMORY, COMPUTED, TensorBase._leaves, tensors)
     return tuple([len(table) for table in tables])
 
 

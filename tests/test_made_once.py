@@ -135,7 +135,7 @@ def test_check_tells_another_graph_apart() -> None:
 
 
 def canonical_memory(buffer: UOp) -> object:
-    from proofgrad.core.tensor.runtime.realize import memory_of
+    from proofgrad.core.tensor.runtime.memory import memory_of
 
     return memory_of(buffer)
 

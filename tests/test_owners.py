@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import proofgrad
 from proofgrad import Tensor
-from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.memory import buffer_of, memory_of
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
 from proofgrad.core.tensor.runtime.result_pool import Spare
 
@@ -35,7 +35,7 @@ def test_every_holder_counts_once() -> None:
 def test_a_result_is_free_when_no_node_array_or_tensor_has_it() -> None:
     for shape in ((4,), (2, 2)):
         node = Tensor.ones(*shape).contiguous().realize()._uop
-        spare = Spare(node, machine.memory_of(machine.buffer_of(node)))
+        spare = Spare(node, memory_of(buffer_of(node)))
         assert not spare.is_free()
         del node
         found = [spare.is_free()]

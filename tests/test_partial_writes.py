@@ -10,7 +10,7 @@ import pytest
 from tensors import machine
 
 from proofgrad import GlobalCounters, Tensor, TinyJit, Variable
-from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.runtime.memory import buffer_of, memory_of
 
 __all__ = ["machine"]
 
@@ -20,7 +20,7 @@ P = Variable("p", 0, LENGTH - 4)
 
 
 def address(tensor: Tensor) -> int:
-    return realize.memory_of(realize.buffer_of(tensor.uop)).address
+    return memory_of(buffer_of(tensor.uop)).address
 
 
 def operations(work: Callable[[], Any]) -> int:

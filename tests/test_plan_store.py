@@ -31,6 +31,7 @@ from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.tensor.data.storage import unpack
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.execute import execute
+from proofgrad.core.tensor.runtime.memory import memory_of
 
 TRAINING = """
 import json, sys
@@ -176,7 +177,7 @@ def plan_of(
 
 def run(plan: Plan, tensor: Tensor) -> list[float]:
     _, inputs = machine.graph_and_inputs([tensor._uop], tensor.device)
-    given = [machine.memory_of(buffer) for buffer in inputs]
+    given = [memory_of(buffer) for buffer in inputs]
     (handle,) = execute(plan, given, [buffer.src[1].arg for buffer in inputs])
     data = bytearray(tensor.nbytes())
     Device[tensor.device].copyout(memoryview(data), handle)

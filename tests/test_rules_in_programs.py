@@ -26,6 +26,7 @@ from proofgrad.core.rewrite.engine import cotangents
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.runtime.memory import host_buffer
 from proofgrad.core.tensor.runtime.reading import read
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -46,7 +47,7 @@ class DeviceInstance(Instance):
         numbers = np.random.default_rng(self.random.getrandbits(32))
         values = numbers.integers(0, 2 if dtype.is_bool else 90, int(np.prod(shape)))
         held = values.astype(oracle.numpy_dtype(dtype))
-        copy = realize.host_buffer(oracle.to_bytes(held, dtype), dtype, "CPU")
+        copy = host_buffer(oracle.to_bytes(held, dtype), dtype, "CPU")
         (buffer,) = realize.realize([copy], "CPU")
         self.elements[buffer] = held
         return UOp(Ops.RESHAPE, dtype, (buffer,), shape)

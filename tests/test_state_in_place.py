@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor, TinyJit, nn
-from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.jit import replay
+from proofgrad.core.tensor.runtime.memory import twin
 
 
 def count_searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What `memory_to_write` is asked for from now on."""
     asked: list[Any] = []
-    find = realize.memory_to_write
+    find = replay.memory_to_write
 
     def noted(holder: Any, *rest: Any) -> tuple[Any, bool]:
         asked.append(holder)
         return find(holder, *rest)
 
-    monkeypatch.setattr(realize, "memory_to_write", noted)
+    monkeypatch.setattr(replay, "memory_to_write", noted)
     return asked
 
 
@@ -123,6 +124,6 @@ def test_an_array_over_state_is_written_to_no_more() -> None:
 
 def test_another_buffer_over_the_memory_of_state_keeps_its_value() -> None:
     count, add = counted_four_times()
-    other = count._with(realize.twin(count._uop))
+    other = count._with(twin(count._uop))
     add()
     assert (other.tolist(), count.tolist()) == ([5.0, 9.0], [6.0, 10.0])

@@ -13,8 +13,8 @@ from proofgrad import Tensor
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.methods.view import ViewInfo, view_info
+from proofgrad.core.tensor.runtime.memory import host_buffer
 from proofgrad.core.tensor.runtime.reading import read
-from proofgrad.core.tensor.runtime.realize import host_buffer
 from proofgrad.uop import to_dot, to_mermaid
 
 MEMORY = np.arange(1, 25, dtype=np.int32)

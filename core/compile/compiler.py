@@ -1,7 +1,7 @@
 """The driver: from a graph of tensor nodes to launches, with a cache at each level.
 
 Owns: plans (the launches that fill the roots of a graph), kernels, and their caches. Does not own: slots and launches
-(planning.py), the stages (rules/pipeline.py), the machines (backends), memory (core/tensor/runtime/realize.py).
+(planning.py), the stages (rules/pipeline.py), the machines (backends), memory (core/tensor/runtime/memory.py).
 """
 
 from __future__ import annotations

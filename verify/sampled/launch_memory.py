@@ -18,9 +18,9 @@ from proofgrad.core.ir.shapes import Shape, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.jit.live_tensors import Entry
 from proofgrad.core.tensor.methods.live import live_tensors
-from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, SHOWN
 from proofgrad.core.tensor.runtime.launches import Launches
+from proofgrad.core.tensor.runtime.memory import buffer_below, buffer_of, buffers, memory_of
 from proofgrad.core.tensor.runtime.positions import with_values
 from proofgrad.verify.sampled.launch_plan import PlanError
 
@@ -117,8 +117,8 @@ def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp], values: dict[str, 
 def _is_memory_of(buffer: UOp, handle: Any) -> bool:
     """Whether a handle is the memory of a buffer; of a part, that of the whole, from where the part begins."""
     if buffer.op is not Ops.SHRINK:
-        return machine.memory_of(buffer) is handle
-    whole, begin = machine.memory_of(buffer.src[0]), buffer.arg[0][0] * buffer.dtype.itemsize
+        return memory_of(buffer) is handle
+    whole, begin = memory_of(buffer.src[0]), buffer.arg[0][0] * buffer.dtype.itemsize
     if not begin:
         return handle is whole
     is_inside = handle.whole is whole and handle.address == whole.address + begin
@@ -168,7 +168,7 @@ def check_written_over(plan: Plan, given: Sequence[Any]) -> None:
     written = {step.slots[0] for step in plan.steps if step.slots[0] < plan.inputs}
     if not written:
         return
-    held = {id(machine.memory_of(buffer)) for buffer in machine.buffers()}
+    held = {id(memory_of(buffer)) for buffer in buffers()}
     for slot in sorted(written):
         if id(given[slot]) in held:
             raise PlanError(
@@ -180,9 +180,9 @@ def check_written_over(plan: Plan, given: Sequence[Any]) -> None:
 
 def check_unseen(node: UOp) -> None:
     """No Tensor shows the memory of a node. Raises: PlanError."""
-    buffer = machine.buffer_of(node)
+    buffer = buffer_of(node)
     shown = [COMPUTED.get(one._uop, one._uop) for one in live_tensors()]
-    if any(machine.buffer_below(node) is buffer for node in shown):
+    if any(buffer_below(node) is buffer for node in shown):
         raise PlanError("launch", "the memory of a result that a Tensor has is written to again")
 
 
@@ -196,7 +196,7 @@ def check_results(
         buffer = node
         while buffer.op is not Ops.BUFFER:
             buffer = buffer.src[0]
-        if node.shape != shape or machine.memory_of(buffer) is not handle:
+        if node.shape != shape or memory_of(buffer) is not handle:
             raise PlanError("launch", f"result {number} is other memory, or of another shape")
 
 
@@ -269,7 +269,7 @@ def named_buffers(roots: Sequence[UOp], entries: Iterable[Entry]) -> list[ref[UO
         node = entry.node()
         named_by = entry.tensor if entry.owner is None else entry.owner
         if node in nodes and named_by() is not None:
-            buffer = machine.buffer_below(COMPUTED.get(node, node))
+            buffer = buffer_below(COMPUTED.get(node, node))
             if buffer is not None:
                 found.append(ref(buffer))
     return found
@@ -318,8 +318,8 @@ def _check_apart(
     for slot in {slot for step in steps for slot in step.slots}:
         owners.setdefault(id(memory[slot]), []).append(slot)
     held: dict[int, list[UOp]] = {}
-    for buffer in machine.buffers():
-        held.setdefault(id(machine.memory_of(buffer)), []).append(buffer)
+    for buffer in buffers():
+        held.setdefault(id(memory_of(buffer)), []).append(buffer)
     for slot, allowed in results.items():
         if slot in written and owners[id(memory[slot])] != [slot]:
             raise PlanError(

@@ -1,7 +1,7 @@
 """Python numbers to the bytes of a buffer and back, without numpy.
 
 Owns: shapes and types of nested lists, packing, unpacking, the error for a number that does not
-fit. Does not own: where the bytes live (realize.py).
+fit. Does not own: where the bytes live (memory.py).
 """
 
 from __future__ import annotations

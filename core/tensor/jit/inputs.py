@@ -16,9 +16,9 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.jit.live_tensors import Source
 from proofgrad.core.tensor.jit.nested import check_values
 from proofgrad.core.tensor.jit.slots import Read, Target
-from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import HOST
+from proofgrad.core.tensor.runtime.memory import buffer_below, buffer_of, is_flat
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import Plan
@@ -46,18 +46,18 @@ class Inputs:
         check_values(self.recording.name, values)
         self.values = values
         recording, holders = self.recording, self.recording.holders
-        positions = {machine.buffer_of(position): k for k, position in recording.positions.items()}
+        positions = {buffer_of(position): k for k, position in recording.positions.items()}
         numbers = {buffer: k for k, buffer in enumerate(inputs)}
         read: set[int] = set()
         for source, node in holders.readers(nodes):
-            buffer = machine.buffer_below(computed(node))
+            buffer = buffer_below(computed(node))
             if buffer is None:
                 if any(part in numbers for part in node.toposort()):
                     self.unsettled.append(source)
                 else:
                     self.constant.append((source, node))
             elif buffer in numbers and buffer not in positions:
-                k, is_whole = numbers[buffer], machine.is_flat(node)
+                k, is_whole = numbers[buffer], is_flat(node)
                 self.reads.append((k, source, node.shape, node.dtype, ref(node), is_whole))
                 read.add(k)
         for buffer, k in numbers.items():

@@ -41,6 +41,7 @@ from proofgrad.core.tensor.jit.same_call import SameCall
 from proofgrad.core.tensor.jit.slots import Target
 from proofgrad.core.tensor.methods.base import name_of
 from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.memory import twin
 from proofgrad.core.tensor.runtime.recording import recorder, recording, watch_writes
 from proofgrad.core.tensor.runtime.report import recording_line
 from proofgrad.core.tensor.tensor import Tensor
@@ -260,7 +261,7 @@ class _Recording:
         first = {id(tensor): k for k, tensor in reversed([*enumerate(self.arguments)])}
         self.before = [machine.flat_buffer(t._uop, t.device) for t in self.arguments]
         self._own = {k: self.arguments[k]._uop for k in first.values()}
-        self.positions = {k: machine.twin(self.before[k]) for k in first.values()}
+        self.positions = {k: twin(self.before[k]) for k in first.values()}
         for k, position in self.positions.items():
             self.arguments[k]._uop = position
 

@@ -15,9 +15,9 @@ from weakref import ref
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.methods.live import live_tensors
-from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import HOST
+from proofgrad.core.tensor.runtime.memory import is_view
 from proofgrad.core.tensor.tensor import Tensor
 
 
@@ -138,6 +138,6 @@ class Holders:
 
 def _reads_memory(node: UOp) -> bool:
     """Does the value depend on memory of a device, and is it more than a view of some?"""
-    if machine.is_view(computed(node)):
+    if is_view(computed(node)):
         return False
     return any(part.op is Ops.BUFFER and part.src[1].arg != HOST for part in node.toposort())

@@ -44,6 +44,16 @@ from proofgrad.core.tensor.runtime.execute import (
 )
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.launches import Launches
+from proofgrad.core.tensor.runtime.memory import (
+    buffer_below,
+    buffer_of,
+    has_memory,
+    is_as_written,
+    is_flat,
+    is_view,
+    memory_of,
+    memory_to_write,
+)
 from proofgrad.core.tensor.runtime.result_pool import SPARE_BYTES
 from proofgrad.core.tensor.tensor import Tensor
 
@@ -276,7 +286,7 @@ class Replay:
         """Say what the memory of each slot has to be, by the Tensors that there are now."""
         memory = list(self.memory)
         for slot, k in self.arguments:
-            if machine.is_flat(arguments[k]._uop):  # else it was copied for this run
+            if is_flat(arguments[k]._uop):  # else it was copied for this run
                 memory[slot] = machine.flat_memory(arguments[k]._uop, self.device)
         for read in self.reads:
             if read.is_whole and not read.is_copied:
@@ -297,7 +307,7 @@ class Replay:
             memory[slot] = handle
             taken.add(id(handle))
             changed(slot, handle)
-            if machine.has_memory(node, handle):
+            if has_memory(node, handle):
                 self.objects[k], nodes[k] = ref(arguments[k]), ref(node)
         for read in self.reads:
             self._look_up(read, arguments, taken)
@@ -341,7 +351,7 @@ class Replay:
                 return
         elif tensor._uop is read.node:
             if self.memory[read.slot] is None:
-                self._use(read.slot, machine.memory_of(machine.buffer_below(computed(read.node))))
+                self._use(read.slot, memory_of(buffer_below(computed(read.node))))
             return
         if not read.is_whole:
             raise Outdated
@@ -352,9 +362,11 @@ class Replay:
             )
         if not read.in_place:
             read.node = machine.flat_buffer(tensor._uop, self.device)
-            self._use(read.slot, machine.memory_of(machine.buffer_of(read.node)))
+            self._use(read.slot, memory_of(buffer_of(read.node)))
             return
-        handle, is_alone = machine.memory_to_write(tensor, self.device, self.memory, read.slot)
+        if buffer_of(tensor._uop) is None:
+            tensor._uop = machine.flat_buffer(tensor._uop, self.device)
+        handle, is_alone = memory_to_write(tensor, self.memory, read.slot)
         read.is_copied = not is_alone or id(handle) in taken
         if read.is_copied:  # who else holds the buffer keeps it
             handle = self._copied(handle, tensor)
@@ -367,7 +379,7 @@ class Replay:
         if tensor._uop is not read.written() or self.memory[read.slot] is None:
             return False
         name = id(self.memory[read.slot])
-        if name in taken or not machine.is_as_written(tensor, self.memory, read.slot):
+        if name in taken or not is_as_written(tensor, self.memory, read.slot):
             return False
         taken.add(name)
         return True
@@ -454,7 +466,7 @@ def _shows_memory(node: UOp) -> bool:
     node = computed(node)
     while node.op in MOVEMENT or node.op is Ops.DETACH:
         node = computed(node.src[0])
-    return machine.is_view(node)
+    return is_view(node)
 
 
 def _check_devices(recording: _Recording, tensors: Sequence[Tensor]) -> None:

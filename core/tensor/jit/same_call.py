@@ -15,9 +15,9 @@ from weakref import ref
 from proofgrad.core import settings
 from proofgrad.core.tensor.jit.nested import Hole, TensorKind, filled
 from proofgrad.core.tensor.jit.slots import no_node
-from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.execute import LISTENER
+from proofgrad.core.tensor.runtime.memory import memory_at_hand
 from proofgrad.core.tensor.runtime.owners import is_result_free
 from proofgrad.core.tensor.runtime.recording import recorder
 from proofgrad.core.tensor.tensor import Tensor
@@ -94,7 +94,7 @@ class SameCall:
         if not isinstance(one, Tensor) or not replay.aliases.is_value(k, one):
             return False
         node = one._uop
-        memory = machine.memory_at_hand(node)
+        memory = memory_at_hand(node)
         if memory is None or not self._kinds[k].fits(one, {}):
             return False
         replay.nodes[k] = no_node  # until the program has been told

@@ -14,9 +14,9 @@ from proofgrad.core.ir.shapes import Shape, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.jit.aliasing import Step
 from proofgrad.core.tensor.jit.live_tensors import Source
-from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.execute import allocate
+from proofgrad.core.tensor.runtime.memory import buffer_below, is_flat, memory_of, new_value
 from proofgrad.core.tensor.runtime.result_pool import SPARES, Spare
 from proofgrad.core.tensor.tensor import Tensor
 
@@ -59,10 +59,10 @@ class Read:
         tensor = self.source.get(arguments)
         if tensor is None or not (self.is_whole or tensor._uop is self.node):
             return None
-        buffer = machine.buffer_below(computed(tensor._uop))
-        if buffer is None or (self.is_whole and not machine.is_flat(computed(tensor._uop))):
+        buffer = buffer_below(computed(tensor._uop))
+        if buffer is None or (self.is_whole and not is_flat(computed(tensor._uop))):
             return None
-        return machine.memory_of(buffer)
+        return memory_of(buffer)
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class Made:
         """The node of this replay's result, over the memory that `make_room` gave."""
         if self.again is not None:
             return self.again.node
-        node = machine.new_value(self.info, shape, handle)
+        node = new_value(self.info, shape, handle)
         if self.may_spare and len(self.spares) < SPARES:
             self.spares.append(Spare(node, handle))
         return node

@@ -22,8 +22,8 @@ from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, JitError
 from proofgrad.core.tensor.data.nodes import copy_node, reshape_node
 from proofgrad.core.tensor.methods.view import view_info
 from proofgrad.core.tensor.runtime import reading
-from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import DISK, Device, is_on_disk
+from proofgrad.core.tensor.runtime.memory import host_buffer, memory_of, new_buffer
 from proofgrad.core.tensor.runtime.recording import recorder
 
 
@@ -72,7 +72,7 @@ class _Position:
 def node_in_file(path: str, shape: Shape, dtype: DType, offset_bytes: int = 0) -> UOp:
     """Elements of a file as a node: a BUFFER through RESHAPE. Reads nothing."""
     memory = FilePart(path, offset_bytes)
-    buffer = machine.new_buffer(dtype, prod(shape), f"{DISK}:{path}", memory)
+    buffer = new_buffer(dtype, prod(shape), f"{DISK}:{path}", memory)
     return reshape_node(buffer, shape)
 
 
@@ -103,7 +103,7 @@ def file_behind(node: UOp) -> str | None:
     """The path of the file that this shows all of, from its first byte; None if it does not."""
     if node.op is Ops.RESHAPE:
         node = node.src[0]
-    memory = machine.memory_of(node) if node.op is Ops.BUFFER else None
+    memory = memory_of(node) if node.op is Ops.BUFFER else None
     if not isinstance(memory, FilePart) or memory.offset_bytes:
         return None
     size_bytes = node.arg * node.dtype.itemsize
@@ -132,7 +132,7 @@ def _read_later(node: UOp, device: str) -> UOp:
     """
     refuse_recording("read")
     if not prod(node.shape):
-        return reshape_node(machine.host_buffer(b"", node.dtype, device), node.shape)
+        return reshape_node(host_buffer(b"", node.dtype, device), node.shape)
     position = _position_of(node)
     if position is None:
         buffer = _buffer_below(node)
@@ -140,7 +140,7 @@ def _read_later(node: UOp, device: str) -> UOp:
     data: Any = (
         memoryview(_bytes_between(position)) if position.is_row_major else _gathered(position)
     )
-    return reshape_node(machine.host_buffer(data, node.dtype, device), node.shape)
+    return reshape_node(host_buffer(data, node.dtype, device), node.shape)
 
 
 def reinterpreted(node: UOp, dtype: DType) -> UOp:
@@ -290,7 +290,7 @@ def _buffer_below(node: UOp) -> UOp:
 def _file_below(node: UOp) -> FilePart:
     """Raises: DeviceError where this is no view of a file."""
     node = _buffer_below(node)
-    memory = machine.memory_of(node) if node.op is Ops.BUFFER else None
+    memory = memory_of(node) if node.op is Ops.BUFFER else None
     if not isinstance(memory, FilePart):
         raise DeviceError(
             "values are not computed on disk: make the Tensor on another device, and write it to the"

@@ -33,6 +33,7 @@ from proofgrad.core.tensor.methods.disk import bytes_of_view, moved_node
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device, canonical_device, is_on_disk
+from proofgrad.core.tensor.runtime.memory import is_view, memory_of, new_buffer
 from proofgrad.core.tensor.runtime.recording import refuse_read
 from proofgrad.core.tensor.runtime.scheduling import shown
 
@@ -184,12 +185,12 @@ class Interop(Factories):
             return None
         refuse_read()
         node = shown(self._uop)
-        if not machine.is_view(node):
+        if not is_view(node):
             (node,) = machine.realize([self._uop], self.device)
         while node.op in (Ops.RESHAPE, Ops.DETACH):
             node = node.src[0]
         owns_all = node.op is Ops.BUFFER and node.arg == self.numel()
-        return machine.memory_of(node) if owns_all else None
+        return memory_of(node) if owns_all else None
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -265,7 +266,7 @@ class Interop(Factories):
         if not count:
             return cls.zeros(shape, dtype=dtype, device="CPU")
         memory = Device["CPU"].adopt(address, count * dtype.itemsize, keep)
-        node: UOp = machine.new_buffer(dtype, count, "CPU", memory)
+        node: UOp = new_buffer(dtype, count, "CPU", memory)
         return cls._leaf(reshape_node(node, shape), "CPU", None)
 
     def __buffer__(self, flags: Whole) -> memoryview:
@@ -275,7 +276,7 @@ class Interop(Factories):
     def _repr_html_(self) -> str:
         """For notebooks: what it is, and the values if they are few and there already."""
         text = f"<code>{html.escape(repr(self))}</code>"
-        if not machine.is_view(shown(self._uop)) or self.numel() > _SHOWN_IN_HTML:
+        if not is_view(shown(self._uop)) or self.numel() > _SHOWN_IN_HTML:
             return text
         return f"{text}<pre>{html.escape(str(self.numpy()))}</pre>"
 

@@ -1,6 +1,6 @@
 """Graphs with their buffers numbered, so that equal graphs are one object; what graphs came to.
 
-Owns: the numbers, what nodes have been computed to. Does not own: memory, running (realize.py).
+Owns: the numbers, what nodes have been computed to. Does not own: memory (memory.py), running (realize.py).
 """
 
 from __future__ import annotations

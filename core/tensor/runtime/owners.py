@@ -1,6 +1,6 @@
 """How many hold an object, as the interpreter counts them.
 
-Owns: the count. Does not own: who may hold what (realize.py, result_pool.py), which each say what they expect.
+Owns: the count. Does not own: who may hold what (memory.py, result_pool.py), which each say what they expect.
 
 Memory may be written over, or given out again, only where nobody can read it any more. Nodes hold nodes, and any script may
 hold a node, an array or a Tensor, so the owners of memory are the interpreter's own references. A weak reference tells only whether

@@ -1,6 +1,6 @@
 """Values as bytes: `read`, which computes what is not there, and `at_hand`, which does not.
 
-Owns: which memory has the elements of a node, in order. Does not own: memory and runs (realize.py),
+Owns: which memory has the elements of a node, in order. Does not own: memory (memory.py), runs (realize.py),
 bytes as Python numbers (core/tensor/data).
 """
 
@@ -16,6 +16,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed, line_of_memory
 from proofgrad.core.tensor.runtime.device import HOST, Device
+from proofgrad.core.tensor.runtime.memory import is_view, memory_if_known, memory_of
 from proofgrad.core.tensor.runtime.recording import recorder, refuse_read
 
 
@@ -29,12 +30,12 @@ def read(uop: UOp, device: str) -> bytearray:
     uop = computed(uop)
     part = _part_to_read(uop)
     if part is None:
-        uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if machine.is_view(uop) else uop
+        uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
         uop = machine.run_again(uop, device, is_alone=False) or machine.realize([uop], device)[0]
         part = _part_to_read(uop)
     assert part is not None
     data = bytearray(prod(value_of_shape(uop.shape)) * uop.dtype.itemsize)
-    Device[memory_below(part).src[1].arg].copyout(memoryview(data), machine.memory_of(part))
+    Device[memory_below(part).src[1].arg].copyout(memoryview(data), memory_of(part))
     return data
 
 
@@ -49,7 +50,7 @@ def at_hand(uop: UOp) -> memoryview | None:
     while node.op is RESHAPE:
         node = computed(node.src[0])
     node = node.src[0] if node.op is Ops.COPY and node.src[0].op is BUFFER else node
-    data = machine.memory_if_known(node)
+    data = memory_if_known(node)
     data = getattr(data, "view", data)
     if not isinstance(data, (bytes, bytearray, memoryview)):
         return None

@@ -1,28 +1,26 @@
-"""From graphs to buffers: memory behind BUFFER nodes, `realize`.
+"""From graphs to buffers: `realize`.
 
-Owns: which memory belongs to which BUFFER, which inputs of a run nobody needs after it. Does not own:
-graphs as keys and what they came to (runtime/canonical.py), who is told (recording.py), planning
+Owns: the compiler of the process, the steps of a run, which inputs nobody needs after it. Does not own: memory
+behind buffers (runtime/memory.py), graphs as keys and what they came to (runtime/canonical.py), who is told (recording.py), planning
 (core/compile), running plans (execute.py), values as bytes (reading.py), Tensor objects (tensor.py).
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 from proofgrad.core import settings
-from proofgrad.core.compile.machine.target import Borrowed
-from proofgrad.core.compile.passes.memory import changed_in_part, first_element, memory_below
-from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.op_names import BUFFER, DETACH, DEVICE, RESHAPE, UNIQUE
-from proofgrad.core.ir.ops import MOVEMENT, Ops
-from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
-from proofgrad.core.ir.uop import UOp, fresh_node, toposort
+from proofgrad.core.compile.passes.memory import changed_in_part, memory_below
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import BUFFER
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime import first_rows
 from proofgrad.core.tensor.runtime.canonical import (
     COMPUTED,
@@ -34,23 +32,32 @@ from proofgrad.core.tensor.runtime.canonical import (
     numbered,
     with_buffers,
 )
-from proofgrad.core.tensor.runtime.counters import GlobalCounters
-from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
+from proofgrad.core.tensor.runtime.device import HOST
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
-from proofgrad.core.tensor.runtime.known_runs import RUNS, SMALL_BYTES, Ran
-from proofgrad.core.tensor.runtime.once import computes_for_others, copy_once, not_copied, not_drawn
-from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
+from proofgrad.core.tensor.runtime.known_runs import RUNS, Ran
+from proofgrad.core.tensor.runtime.memory import (
+    buffer_of,
+    in_shape,
+    is_flat,
+    is_unshared,
+    is_view,
+    memory_at_hand,
+    memory_of,
+    new_buffer,
+    new_value,
+)
+from proofgrad.core.tensor.runtime.once import computes_for_others, not_copied, not_drawn
 from proofgrad.core.tensor.runtime.recording import Witness, recorder
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import Compiler
-    from proofgrad.core.compile.plan.plan import BufferInfo, Plan
+    from proofgrad.core.compile.plan.plan import Plan
 
 
 @dataclass(slots=True)
 class _Machine:
-    """The state of this module: one compiler, the memory of each buffer, what was computed."""
+    """The state of this module: one compiler."""
 
     make_compiler: Callable[[], Compiler] | None = None
     compiler: Compiler | None = None
@@ -58,9 +65,6 @@ class _Machine:
 
 
 _MACHINE = _Machine()
-_MEMORY: WeakKeyDictionary[UOp, Any] = WeakKeyDictionary()
-# Buffers of numbered graphs, which plans keep, have small numbers: no real buffer is one of those.
-_SERIAL = itertools.count(1_000_000)
 
 
 def use_compiler(make: Callable[[], Compiler]) -> None:
@@ -95,55 +99,6 @@ def gives_values() -> bool:
     return recorder() is None and not _MACHINE.compile_only
 
 
-# -- buffers ------------------------------------------------------------------------------------
-
-
-def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
-    """A BUFFER of `size` elements that owns `memory`, a handle of the device's backend."""
-    unique = fresh_node(UNIQUE, dtypes.void, (), next(_SERIAL), ())
-    where = UOp(DEVICE, dtypes.void, (), device)
-    buffer = fresh_node(BUFFER, dtype, (unique, where), size, (size,))
-    _MEMORY[buffer] = memory
-    return buffer
-
-
-def new_value(info: BufferInfo, shape: Shape, memory: Any) -> UOp:
-    """A new BUFFER that owns `memory`, in this shape."""
-    buffer = new_buffer(info.dtype, info.size, info.device, memory)
-    if len(shape) == 1 or not is_plain(shape):
-        return in_shape(buffer, shape)
-    return fresh_node(RESHAPE, info.dtype, (buffer,), shape, shape)
-
-
-def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
-    """COPY to `device` of row-major bytes on the host: what Tensor(list) is. Shape (elements,).
-
-    Large data is copied once; small data by each run that reads it, which is less than to look for who else does.
-    """
-    source = new_buffer(dtype, len(data) // dtype.itemsize, HOST, data)
-    if device == HOST:
-        return source
-    copied = UOp(Ops.COPY, dtype, (source,), device)
-    if len(data) > SMALL_BYTES:
-        copy_once(copied)
-    return copied
-
-
-def buffer_of(uop: UOp) -> UOp | None:
-    """The BUFFER that has exactly the elements of `uop` in order; None if there is none."""
-    buffer = _below_shape(uop)
-    return buffer if buffer.op is Ops.BUFFER else None
-
-
-def _below_shape(uop: UOp) -> UOp:
-    """What `uop` shows from its first element on: below RESHAPE, and below SHRINK to a size of variables."""
-    node = uop.src[0] if uop.op is RESHAPE else uop
-    is_whole = node.op is Ops.SHRINK and node.src[0].op is BUFFER and node.arg[0][0] == 0
-    if is_whole and not is_plain(uop.shape) and node.src[0].arg == elements(uop.shape):
-        return node.src[0]
-    return node
-
-
 def flat_buffer(uop: UOp, device: str) -> UOp:
     """`uop` as a BUFFER of its own layout on the device, through RESHAPE; computed if need be."""
     found = computed(uop)
@@ -157,86 +112,6 @@ def flat_memory(uop: UOp, device: str) -> Any:
     """The memory that has exactly the elements of `uop` in order; computed if need be."""
     found = memory_at_hand(uop)
     return memory_of(buffer_of(flat_buffer(uop, device))) if found is None else found
-
-
-def memory_at_hand(uop: UOp) -> Any:
-    """The memory that has exactly the elements of `uop` in order; None: it is to be computed."""
-    buffer = _below_shape(uop)
-    return _MEMORY.get(buffer) if buffer.op is BUFFER and buffer.src[1].arg != HOST else None
-
-
-def memory_if_known(node: UOp) -> Any:
-    """The memory behind a BUFFER, bytes of the host as well; None: it is another node, or has none."""
-    return _MEMORY.get(node) if node.op is BUFFER else None
-
-
-def has_memory(uop: UOp, handle: Any) -> bool:
-    """Whether this memory is that of `uop`, a BUFFER through RESHAPE or not, for as long as it is there."""
-    return _MEMORY.get(_below_shape(uop)) is handle
-
-
-def memory_of(buffer: UOp | None) -> Any:
-    """The memory behind a BUFFER, or a part of one, a handle of the backend of its device."""
-    assert buffer is not None
-    if buffer.op is BUFFER:
-        return _MEMORY.data[ref(buffer)]  # type: ignore[attr-defined]
-    if buffer.op is Ops.SHRINK:
-        begin = first_element(buffer) * buffer.dtype.itemsize
-        whole = _MEMORY[buffer.src[0]]
-        return Device[buffer.src[0].src[1].arg].part(whole, begin) if begin else whole
-    return _MEMORY[buffer]
-
-
-def twin(uop: UOp) -> UOp:
-    """Another BUFFER with the memory of this one, in the same shape."""
-    buffer = buffer_of(uop)
-    assert buffer is not None
-    other = new_buffer(buffer.dtype, buffer.arg, buffer.src[1].arg, _MEMORY[buffer])
-    return in_shape(other, uop.shape)
-
-
-def memory_to_write(holder: Any, device: str, table: Sequence[Any], slot: int) -> tuple[Any, bool]:
-    """The memory of `holder._uop`, and whether it is ours and nobody else has it, but for `table[slot]`."""
-    if buffer_of(holder._uop) is None:
-        holder._uop = flat_buffer(holder._uop, device)
-    handle = memory_of(buffer_of(holder._uop))
-    known = 2 + (table[slot] is handle)  # the table of all memory, and this function
-    is_unshared = owners_of_item(_MEMORY, buffer_of(holder._uop)) == known
-    return handle, is_unshared and _is_sole_holder(holder) and not isinstance(handle, Borrowed)
-
-
-def is_as_written(holder: Any, table: Sequence[Any], slot: int) -> bool:
-    """Whether nobody but `holder._uop` and this table has `table[slot]`, known to be its memory, and ours."""
-    known = 2  # the table of all memory, and this one
-    return owners_of_item(table, slot) == known and _is_sole_holder(holder)
-
-
-def _is_sole_holder(holder: Any) -> bool:
-    """Whether the BUFFER that `holder._uop` is, through RESHAPE or not, is held by this object alone."""
-    if owners_of_attribute(holder, "_uop") != 1:
-        return False
-    return holder._uop.op is BUFFER or owners_of_item(holder._uop.src, 0) == 1
-
-
-def is_view(uop: UOp) -> bool:
-    """Whether `uop` is memory seen through movement operations only."""
-    return buffer_below(uop) is not None
-
-
-def buffer_below(uop: UOp) -> UOp | None:
-    """The BUFFER of a device that `uop` shows through movement operations only; None: it is more."""
-    while uop.op in MOVEMENT or uop.op is DETACH:
-        uop = uop.src[0]
-    return uop if uop.op is BUFFER and uop.src[1].arg != HOST else None
-
-
-def is_flat(uop: UOp) -> bool:
-    """Whether `uop` is the memory of a BUFFER of a device in its own layout."""
-    buffer = _below_shape(uop)
-    return buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
-
-
-# -- realize ------------------------------------------------------------------------------------
 
 
 def realize(
@@ -408,7 +283,7 @@ def _run(
     parts = frozenset([k for k, buffer in enumerate(inputs) if buffer.op is not BUFFER])
     shapes = [root.shape for root in wanted]
     devices = [memory_below(buffer).src[1].arg for buffer in inputs]
-    given = [_MEMORY[b] if b.op is BUFFER else memory_of(b) for b in inputs]
+    given = list(map(memory_of, inputs))
     # A root without buffers is its own numbered graph, which the plan keeps: if it were remembered,
     # its memory would never be free again.
     roots = [_gone if node is root else ref(root) for node, root in zip(asked.src, wanted)]
@@ -474,31 +349,11 @@ def _unneeded(given: list[Any], kept: list[ref[UOp]], devices: Sequence[str]) ->
     if settings.stops_at_nans():  # then a run may fail when it has written to them
         return frozenset()
     numbers = [k for k, device in enumerate(devices) if device != HOST]
-    return frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
+    return frozenset([k for k in numbers if kept[k]() is None and is_unshared(given, k)])
 
 
 def _gone() -> None:
     """As a reference to a node that is no more."""
-
-
-def in_shape(buffer: UOp, shape: Shape) -> UOp:
-    """The first elements of a buffer, all of them if no size is a variable, in this shape."""
-    if not is_plain(shape):
-        count = _count(shape)
-        buffer = fresh_node(Ops.SHRINK, buffer.dtype, (buffer,), ((0, count),), (count,))
-    if shape == buffer.shape:
-        return buffer
-    return fresh_node(RESHAPE, buffer.dtype, (buffer,), shape, shape)
-
-
-@functools.lru_cache(maxsize=256)
-def _count(shape: Shape) -> Any:
-    return sizes().product(shape)
-
-
-def _is_unshared(given: list[Any], k: int) -> bool:
-    """Is memory `k` ours, and held by this list alone? An array may share it."""
-    return not isinstance(given[k], Borrowed) and owners_of_item(given, k) == 1
 
 
 def _results(
@@ -537,19 +392,4 @@ def _again(buffer: UOp | None, numbered: UOp, memory: Any) -> UOp:
     return new_buffer(numbered.dtype, numbered.arg, numbered.src[1].arg, memory)
 
 
-def buffers() -> list[UOp]:
-    """All buffers there are, in one step: other threads may make some meanwhile."""
-    found = [reference() for reference in _MEMORY.keyrefs()]
-    return [buffer for buffer in found if buffer is not None]
-
-
-def _bytes_held() -> int:
-    unused = RUNS.unused_bytes()  # before this function holds them
-    devices = [(b, b.src[1].arg) for b in buffers()]
-    held = [b for b, device in devices if device != HOST and not is_on_disk(device)]
-    every: int = sum([b.arg * b.dtype.itemsize for b in held])
-    return every - unused
-
-
-GlobalCounters.measure_memory = _bytes_held
 PENDING = UOp(Ops.CONST, dtypes.void, (), 0)  # the node of a Tensor that is just being computed

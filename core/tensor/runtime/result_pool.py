@@ -1,7 +1,7 @@
 """Small results of replays, used again once nobody holds them.
 
 Owns: how many and how large ones a replay keeps, the question whether somebody holds one. Does not
-own: replays (replay.py), memory (realize.py).
+own: replays (replay.py), memory (memory.py).
 
 Making the nodes of a result and giving them up takes longer than a small kernel. A loop that takes
 the next result before it lets go of the last one needs two.

@@ -19,6 +19,7 @@ from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed, remember_graph
+from proofgrad.core.tensor.runtime.memory import new_buffer
 
 _KERNELIZED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a graph and its ASSIGN
 
@@ -84,7 +85,7 @@ def kernelize(root: UOp, device: str) -> None:
             below = memory_below(source)
             held = made[below] if below in made else inputs[below.src[0].arg]
             read.append(held if below is source else source.with_src((held,)))
-        buffer = machine.new_buffer(target.dtype, target.arg, target.src[1].arg, None)
+        buffer = new_buffer(target.dtype, target.arg, target.src[1].arg, None)
         info = replace(call.arg, ast=call.src[0])
         kernel = UOp(Ops.CALL, dtypes.void, (call.src[0], buffer, *read), info)
         made[target] = UOp(Ops.ASSIGN, target.dtype, (buffer, kernel))

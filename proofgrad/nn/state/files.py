@@ -19,7 +19,7 @@ from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.tensor.methods.disk import file_behind
 from proofgrad.core.tensor.runtime.device import canonical_device
-from proofgrad.core.tensor.runtime.realize import host_buffer
+from proofgrad.core.tensor.runtime.memory import host_buffer
 
 T = TypeVar("T")
 Source = Tensor | str | os.PathLike[str]

@@ -50,7 +50,7 @@ from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.runtime.device import DISK, canonical_device, is_on_disk
-from proofgrad.core.tensor.runtime.realize import host_buffer
+from proofgrad.core.tensor.runtime.memory import host_buffer
 from proofgrad.core.tensor.runtime.scheduling import shown
 
 _SECONDS_TO_WAIT = 30  # for a server to answer

@@ -37,8 +37,8 @@ from proofgrad.core.tensor.methods.indexing.search import count_up_to
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.device import canonical_device
+from proofgrad.core.tensor.runtime.memory import host_buffer
 from proofgrad.core.tensor.runtime.once import draw_once, mark_key
-from proofgrad.core.tensor.runtime.realize import host_buffer
 from proofgrad.core.tensor.runtime.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

@@ -1,7 +1,7 @@
 """Writing: `assign`, `x[...] = v`, `x += v`, to whole Tensors, views and chosen elements.
 
 Owns: which elements a view or an index names, what a write makes of the Tensors that it changes,
-gradients through writes. Does not own: memory, which realize.py may write over.
+gradients through writes. Does not own: memory, which a run may write over (realize.py).
 
 A Tensor names a value; a write lets it name another one. The graph of the new value reads the old,
 so whoever was built before a write goes on to mean the old value. What does change is the Tensor
@@ -43,8 +43,8 @@ from proofgrad.core.tensor.methods.indexing.selection import (
 )
 from proofgrad.core.tensor.methods.indexing.take import is_position, last_true, take
 from proofgrad.core.tensor.runtime import reading
-from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
+from proofgrad.core.tensor.runtime.memory import is_view
 from proofgrad.core.tensor.runtime.recording import before_write
 
 
@@ -72,7 +72,7 @@ class Assignment(Selection):
             write_view(self._uop, self._bytes_like(x))
             return self
         new = self._value_like(x, self.shape)
-        self._write(new if machine.is_view(new) else UOp(Ops.DETACH, new.dtype, (new,)))
+        self._write(new if is_view(new) else UOp(Ops.DETACH, new.dtype, (new,)))
         return self
 
     def replace(self, x: Any) -> Self:

@@ -47,6 +47,7 @@ from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.first_rows import room_for
+from proofgrad.core.tensor.runtime.memory import host_buffer
 from proofgrad.core.tensor.runtime.recording import at_least_now
 
 # So many elements of a mask are read by Python in less time than kernels are launched.
@@ -225,7 +226,7 @@ class Selection(Reduction):
             positions = array("i", compress(range(len(flags)), flags))
             count = len(positions)
             data = positions.tobytes() + bytes(4 * (room_for(count) - count))
-            return self._with(machine.host_buffer(data, dtypes.int32, self.device)), count
+            return self._with(host_buffer(data, dtypes.int32, self.device)), count
         front, done = _positions_in_front(self)
         nodes = machine.realize([front._uop, done._uop], self.device)
         size = front.shape[0]
