@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 from zlib import crc32
@@ -45,8 +45,8 @@ for variable in ("no_proxy", "NO_PROXY"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A test of so many cases runs half of them a day, where a run has a DAY.
-MANY_CASES = 6
+# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of more a third.
+PARTS = 3
 # The files that take longest: where two processes take file by file, neither waits for the other at the end.
 LONG = (
     "test_steps_exhaustively", "test_docs", "test_step_faults", "test_wrong_rules", "test_benchmarks", "test_leaks",
@@ -90,19 +90,26 @@ def collector_looks_at_new_objects() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long files first. With DAY=n a test of many cases runs half of them, the others with n + 1; else all run."""
+    """Long files first. With DAY=n a test of several cases runs a part of them, others with n + 1; else all run."""
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
     if "DAY" not in os.environ:
         return
-    day = int(os.environ["DAY"])
-    cases = Counter([_function_of(item) for item in items])
-    left_out = [
-        item for item in items
-        if cases[_function_of(item)] >= MANY_CASES and (crc32(item.nodeid.encode()) + day) % 2
-    ]  # fmt: skip
-    config.hook.pytest_deselected(items=left_out)
-    out = set(left_out)
+    out = _of_other_days(items, int(os.environ["DAY"]))
+    config.hook.pytest_deselected(items=[item for item in items if item in out])
     items[:] = [item for item in items if item not in out]
+
+
+def _of_other_days(items: list[pytest.Item], day: int) -> set[pytest.Item]:
+    """The cases that run on other days: of each test some run every day, drawn, so that none follow a pattern."""
+    cases = defaultdict(list)
+    for item in sorted(items, key=lambda item: crc32(item.nodeid.encode())):
+        cases[_function_of(item)].append(item)
+    return {
+        item
+        for of_one in cases.values()
+        for place, item in enumerate(of_one)
+        if (place + day) % min(PARTS, len(of_one))
+    }
 
 
 def _function_of(item: pytest.Item) -> str:

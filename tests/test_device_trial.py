@@ -134,6 +134,7 @@ def test_commands_list_devices_of_other_packages_and_go_on_after_one_that_fails(
     found = json.loads(capsys.readouterr().out)
     assert found["device CPU"] == found["device RIGHT"] == "available"
     assert found["device ABORTS"] == FAULTS["ABORTS"][2]
+    assert found["package numpy"] == found["package llvmlite"] == "found"
 
 
 @pytest.mark.parametrize("where", ["opens", "ends"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -39,13 +38,9 @@ def test_env_command_shows_values_meanings_and_colours(
     assert "sizes of loops in names: global, block, lane, ahead, thread, reduce" in text
 
 
-def test_devices_and_doctor_tell_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_are_listed_with_their_other_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices"]) == 0
     assert re.search(r"^CPU +CLANG LLVM +available", capsys.readouterr().out, re.MULTILINE)
-    assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["device CPU"] == "available"
-    assert found["package numpy"] == "found"
 
 
 @pytest.mark.parametrize(

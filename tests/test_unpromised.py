@@ -53,8 +53,7 @@ class Honest(Flushing):
 def reports() -> Iterator[Callable[[type[Flushing]], dict[str, Report]]]:
     def run(machine: type[Flushing]) -> dict[str, Report]:
         Device._devices[NAME] = machine()
-        only = ("floats", "functions")
-        return {report.name: report for report in conformance.run(NAME, only=only)}
+        return {report.name: report for report in conformance.run(NAME, only=("floats",))}
 
     yield run
     Device._devices.pop(NAME, None)

@@ -20,6 +20,7 @@ from proofgrad.verify.cli import main
 from proofgrad.verify.commands import prove as commands
 from proofgrad.verify.commands import update
 from proofgrad.verify.prove import ledger as writing
+from proofgrad.verify.steps import prove as steps
 
 SMALL = """\
 ruleset small over int, index
@@ -67,11 +68,16 @@ def test_fresh_rules_are_not_proven_again(
 
 
 def test_proving_everything_may_leave_the_ledgers_alone(
-    small_library: Path, capsys: pytest.CaptureFixture[str]
+    small_library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    asked: list[tuple[bool, ...]] = []
+    monkeypatch.setattr(steps, "prove_steps", lambda *how: asked.append(how) or [])
     assert main(["--all", "--no-write", "-j", "1"]) == 0
     assert not (small_library / "small.json").exists()
     assert "3 proved" in capsys.readouterr().out
+    assert asked == [
+        (True, False, False)
+    ]  # laws of steps: from nothing, not written, told in short
 
 
 CHEATS: dict[str, Callable[[Path], None]] = {
