@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import BUFFER, DETACH
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.autograd import leads_to, nodes_reached
@@ -145,9 +145,9 @@ class Tensor(
         """
         if self._twins_now():
             return True
-        if not TensorBase._parameters.data or self._uop.op is Ops.BUFFER:  # type: ignore[attr-defined]
+        if not TensorBase._parameters.data or self._uop.op is BUFFER:  # type: ignore[attr-defined]
             return False
-        if self._uop.op is Ops.DETACH and self._uop.arg is None:  # with one it is a custom gradient
+        if self._uop.op is DETACH and self._uop.arg is None:  # with one it is a custom gradient
             return False
         if id(self) in TensorBase._leaves:
             return False
@@ -442,13 +442,13 @@ def _unreached(
     present = set(order)
     data = [t for t in live_tensors() if id(t) in TensorBase._leaves or t._requires_grad is False]
     given = {_first_leaf(node) for one in data for node in (one._uop, computed(one._uop))}
-    is_known = given.issuperset([n for n in order if n.op is Ops.BUFFER and n.dtype.is_float])
+    is_known = given.issuperset([n for n in order if n.op is BUFFER and n.dtype.is_float])
     return [targets[k] for k in missing if nodes[k] in present or not is_known]
 
 
 def _first_leaf(node: UOp) -> UOp:
     """The memory below a Tensor of data."""
-    while node.src and node.op is not Ops.BUFFER:
+    while node.src and node.op is not BUFFER:
         node = node.src[0]
     return node
 
@@ -498,4 +498,4 @@ def _has_data(node: UOp) -> bool:
     """Does the value rest on a buffer, so that it is not just a constant?"""
     if owns_value(node):
         return True
-    return any(part.op is Ops.BUFFER or owns_value(part) for part in node.toposort())
+    return any(part.op is BUFFER or owns_value(part) for part in node.toposort())

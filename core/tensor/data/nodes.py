@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import IOTA, RESHAPE, WHERE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar
 from proofgrad.core.tensor.data.errors import BroadcastError, RangeError
 
+EXPAND = Ops.EXPAND
+
 
 def reshape_node(node: UOp, shape: Shape) -> UOp:
     """`node` under another shape of as many elements."""
-    return node if node.shape == shape else UOp(Ops.RESHAPE, node.dtype, (node,), shape)
+    return node if node.shape == shape else UOp(RESHAPE, node.dtype, (node,), shape)
 
 
 def broadcast_node(node: UOp, shape: Shape) -> UOp:
@@ -27,7 +30,7 @@ def broadcast_node(node: UOp, shape: Shape) -> UOp:
     if node.shape == shape:
         return node
     padded = reshape_node(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
-    return padded if padded.shape == shape else UOp(Ops.EXPAND, node.dtype, (padded,), shape)
+    return padded if padded.shape == shape else UOp(EXPAND, node.dtype, (padded,), shape)
 
 
 @lru_cache(maxsize=1024)
@@ -90,14 +93,14 @@ def _chosen(parts: Sequence[UOp], axis: int, first: int) -> UOp:
     half = len(parts) // 2
     before, behind = _chosen(parts[:half], axis, first), _chosen(parts[half:], axis, first + half)
     is_before = _is_before(first + half, axis, before.shape)
-    return UOp(Ops.WHERE, before.dtype, (is_before, before, behind))
+    return UOp(WHERE, before.dtype, (is_before, before, behind))
 
 
 @lru_cache(maxsize=1024)
 def _is_before(end: int, axis: int, shape: Shape) -> UOp:
     """Whether the number along an axis is below one."""
     limit = broadcast_node(UOp.const(dtypes.int32, end), (shape[axis],))
-    counter = UOp(Ops.IOTA, dtypes.int32, (), shape[axis])
+    counter = UOp(IOTA, dtypes.int32, (), shape[axis])
     line = tuple([n if k == axis else 1 for k, n in enumerate(shape)])
     is_before = UOp(Ops.CMPLT, dtypes.bool, (counter, limit))
     return broadcast_node(reshape_node(is_before, line), shape)

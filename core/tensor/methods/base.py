@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import BITCAST, BUFFER, CONTIGUOUS, DETACH, RESHAPE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
@@ -29,7 +30,7 @@ from proofgrad.core.tensor.runtime.scheduling import shown
 from proofgrad.core.tensor.runtime.tracing import TRACING
 
 _SERIAL = itertools.count()
-ALIASES = MOVEMENT | {Ops.DETACH, Ops.BITCAST}  # what shows elements of another Tensor
+ALIASES = MOVEMENT | {DETACH, BITCAST}  # what shows elements of another Tensor
 
 
 class _Gradients(threading.local):
@@ -60,7 +61,7 @@ class Link(NamedTuple):
 
     def of(self, node: UOp) -> UOp:
         """The step, taken from `node`."""
-        if self.op is Ops.BITCAST:
+        if self.op is BITCAST:
             return reinterpreted_node(node, self.arg[0])
         return UOp(self.op, node.dtype, (node,), self.arg)
 
@@ -73,10 +74,10 @@ def _steps_of_view(view: UOp, whole: UOp) -> list[tuple[Ops, Any, Shape]] | None
         if node.op not in ALIASES or len(node.src) > 1:
             return None
         below = node.src[0]
-        arg = (node.dtype, below.dtype) if node.op is Ops.BITCAST else node.arg
+        arg = (node.dtype, below.dtype) if node.op is BITCAST else node.arg
         steps.append((node.op, arg, below.shape))
         node = below
-    return steps or [(Ops.DETACH, None, view.shape)]
+    return steps or [(DETACH, None, view.shape)]
 
 
 class TensorBase(metaclass=ShowsTraining):
@@ -174,9 +175,9 @@ class TensorBase(metaclass=ShowsTraining):
         steps = _steps_of_view(uop, self._uop) if uop.op in ALIASES or uop is self._uop else None
         if steps is None and is_on_disk(self.device):
             Device[self.device]  # raises: nothing is computed there
-        passes = uop.op is not Ops.DETACH or uop.arg is not None  # with one it is a custom gradient
+        passes = uop.op is not DETACH or uop.arg is not None  # with one it is a custom gradient
         if GRADIENTS.are_off and uop.dtype.is_float and passes:
-            uop = UOp(Ops.DETACH, uop.dtype, (uop,))
+            uop = UOp(DETACH, uop.dtype, (uop,))
         if TRACING.on:
             note_origin(uop)
         new = type(self)._new(uop, self.device)
@@ -327,9 +328,9 @@ def check_same_device(operation: str, a: TensorBase, b: TensorBase) -> None:
 
 def is_in_memory(uop: UOp) -> bool:
     """Is this a buffer of its device, in some shape?"""
-    while uop.op is Ops.RESHAPE:
+    while uop.op is RESHAPE:
         uop = uop.src[0]
-    return uop.op is Ops.BUFFER
+    return uop.op is BUFFER
 
 
 def own_value(uop: UOp) -> UOp:
@@ -342,14 +343,14 @@ def own_value(uop: UOp) -> UOp:
 
 def own_copy(uop: UOp) -> UOp:
     """The same value in a buffer of its own, as a node unlike every other."""
-    return UOp(Ops.CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
+    return UOp(CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
 
 
 def owns_value(uop: UOp) -> bool:
     """Is this the data of one buffer, or marked by `own_value`?"""
-    while uop.op in (Ops.RESHAPE, Ops.COPY, Ops.DETACH):
+    while uop.op in (RESHAPE, Ops.COPY, DETACH):
         uop = uop.src[0]
-    return uop.op is Ops.BUFFER or (uop.op is Ops.CONTIGUOUS and uop.arg is not None)
+    return uop.op is BUFFER or (uop.op is CONTIGUOUS and uop.arg is not None)
 
 
 def name_of(function: Any) -> str:

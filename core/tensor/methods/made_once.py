@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from proofgrad.core import settings
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import APPLY
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.bodies import parameter, shows_argument
@@ -60,10 +60,10 @@ def made_once(function: _Function) -> _Function:
             body = BODIES[key] = _body(function, x, nodes, args, kwargs)
         sources = tuple(nodes)
         if not isinstance(body, tuple):
-            return x._with(UOp(Ops.APPLY, body.dtype, sources, body))
+            return x._with(UOp(APPLY, body.dtype, sources, body))
         if not body:
             return function(x, *args, **kwargs)
-        return tuple([x._with(UOp(Ops.APPLY, one.dtype, sources, one)) for one in body])
+        return tuple([x._with(UOp(APPLY, one.dtype, sources, one)) for one in body])
 
     return method  # type: ignore[return-value]
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from proofgrad.core.ir.op_names import CONTIGUOUS
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
 
 # Of five rows so many are to be shown at least: else a copy would be worth the memory that it saves.
 SHOWN_OF_FIVE = 4
+SHRINK = Ops.SHRINK
 
 
 def room_for(rows: int) -> int:
@@ -24,7 +26,7 @@ def room_for(rows: int) -> int:
 
 def cut_of(root: UOp) -> Any:
     """How `root` cuts the first rows from a CONTIGUOUS, most of its rows; None: it is something else."""
-    if root.op is not Ops.SHRINK or root.src[0].op is not Ops.CONTIGUOUS:
+    if root.op is not SHRINK or root.src[0].op is not CONTIGUOUS:
         return None
     (whole,), cuts = root.src, root.arg
     if not is_plain((*whole.shape, *root.shape)) or cuts[0][0] != 0:
@@ -41,4 +43,4 @@ def below(root: UOp, cut: Any) -> UOp:
 
 def shown(node: UOp, cut: Any) -> UOp:
     """What a value shows."""
-    return node if cut is None else UOp(Ops.SHRINK, node.dtype, (node,), cut)
+    return node if cut is None else UOp(SHRINK, node.dtype, (node,), cut)

@@ -10,6 +10,7 @@ import math
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import ADD, AND, CONST, FDIV, FLOORDIV, MOD, MUL, NEG, WHERE
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
@@ -31,17 +32,17 @@ class Operators(Operands):
 
     def add(self, x: Operand, reverse: Flag = False) -> Self:
         """`self + x`; of bools the logical or."""
-        return self._binary(Ops.ADD, "+", x, swap=reverse)
+        return self._binary(ADD, "+", x, swap=reverse)
 
     def mul(self, x: Operand, reverse: Flag = False) -> Self:
         """`self * x`; of bools the logical and."""
-        return self._binary(Ops.MUL, "*", x, swap=reverse)
+        return self._binary(MUL, "*", x, swap=reverse)
 
     def neg(self) -> Self:
         """`-self`."""
         if self.dtype.is_bool:
             raise DtypeError("cannot negate bools; use ~x for the logical not")
-        return self._unary(Ops.NEG)
+        return self._unary(NEG)
 
     def sub(self, x: Operand, reverse: Flag = False) -> Self:
         """`self - x`; with `reverse`, `x - self`."""
@@ -50,7 +51,7 @@ class Operators(Operands):
             a, b = b, a
         if a.dtype.is_bool:
             raise DtypeError("cannot subtract bools; use ^ for the exclusive or")
-        return self._rounded(UOp(Ops.ADD, a.dtype, (a, UOp(Ops.NEG, b.dtype, (b,)))), x)
+        return self._rounded(UOp(ADD, a.dtype, (a, UOp(NEG, b.dtype, (b,)))), x)
 
     def div(self, x: Operand, reverse: Flag = False, rounding_mode: str | None = None) -> Self:
         """Division; integers give floats unless rounding_mode is "trunc" or "floor"."""
@@ -70,7 +71,7 @@ class Operators(Operands):
         a, b = self._pair("/", x)
         dtype = least_float(a.dtype)
         a, b = a.cast(dtype), b.cast(dtype)
-        return self._rounded(UOp(Ops.FDIV, dtype, (b, a) if reverse else (a, b)), x)
+        return self._rounded(UOp(FDIV, dtype, (b, a) if reverse else (a, b)), x)
 
     def _truncated(self, x: Operand, reverse: Flag) -> Self:
         a, _ = self._pair("div", x)
@@ -85,13 +86,13 @@ class Operators(Operands):
             first, second = (b, a) if reverse else (a, b)
             found = self._with(first)._float_quotient(self._with(second))
             return self._rounded(found._uop, x)
-        return self._binary(Ops.FLOORDIV, "//", x, swap=reverse)
+        return self._binary(FLOORDIV, "//", x, swap=reverse)
 
     def mod(self, x: Operand, reverse: Flag = False) -> Self:
         """The remainder with the sign of the divisor, as in Python; x % 0 is 0 for integers."""
         a, b = self._pair("%", x)
         if not a.dtype.is_float:
-            return self._binary(Ops.MOD, "%", x, swap=reverse)
+            return self._binary(MOD, "%", x, swap=reverse)
         first, second = (b, a) if reverse else (a, b)
         return self._rounded(self._with(first)._float_remainder(self._with(second))._uop, x)
 
@@ -150,10 +151,10 @@ class Operators(Operands):
         return self.abs()
 
     def __add__(self, other: Operand) -> Self:
-        return self._binary(Ops.ADD, "+", other)
+        return self._binary(ADD, "+", other)
 
     def __radd__(self, other: Operand) -> Self:
-        return self._binary(Ops.ADD, "+", other, swap=True)
+        return self._binary(ADD, "+", other, swap=True)
 
     def __sub__(self, other: Operand) -> Self:
         return self.sub(other)
@@ -162,10 +163,10 @@ class Operators(Operands):
         return self.sub(other, True)
 
     def __mul__(self, other: Operand) -> Self:
-        return self._binary(Ops.MUL, "*", other)
+        return self._binary(MUL, "*", other)
 
     def __rmul__(self, other: Operand) -> Self:
-        return self._binary(Ops.MUL, "*", other, swap=True)
+        return self._binary(MUL, "*", other, swap=True)
 
     def __truediv__(self, other: Operand) -> Self:
         return self._divide(other, False)
@@ -189,7 +190,7 @@ class Operators(Operands):
 
     def bitwise_and(self, x: Operand, reverse: Flag = False) -> Self:
         """`self & x` of bools or integers."""
-        return self._binary(Ops.AND, "&", x, swap=reverse)
+        return self._binary(AND, "&", x, swap=reverse)
 
     def bitwise_or(self, x: Operand, reverse: Flag = False) -> Self:
         """`self | x` of bools or integers."""
@@ -298,7 +299,7 @@ class Operators(Operands):
         a, b = self._choices(x, y)
         shape = broadcast_shapes("where", self.shape, a.shape, b.shape)
         src = tuple([_expanded(node, shape) for node in (self._uop, a, b)])
-        return self._with(UOp(Ops.WHERE, a.dtype, src))
+        return self._with(UOp(WHERE, a.dtype, src))
 
     def _choices(self, x: Operand, y: Operand) -> tuple[UOp, UOp]:
         """Two operands as nodes of one type, which scalars take from the other."""
@@ -369,10 +370,10 @@ class Operators(Operands):
         nodes = [self._uop, *[part._uop for part in src]]
         for part in src:
             check_same_device("alu", self, part)
-        for node in nodes[op is Ops.WHERE :]:
+        for node in nodes[op is WHERE :]:
             if node.dtype is not nodes[-1].dtype:
                 raise DtypeError(f"alu {op} of {node.dtype} and {nodes[-1].dtype}; cast one first")
-            if node.dtype.is_code and op is not Ops.WHERE:
+            if node.dtype.is_code and op is not WHERE:
                 raise DtypeError(f"alu {op} of {node.dtype}, which is only stored; cast it first")
         shape = broadcast_shapes("alu", *[node.shape for node in nodes])
         whole = [broadcast_node(node, shape) for node in nodes]
@@ -486,7 +487,7 @@ class Operators(Operands):
 def _expanded(node: UOp, shape: Shape) -> UOp:
     return (
         constant_node(node.arg, node.dtype, shape)
-        if node.op is Ops.CONST
+        if node.op is CONST
         else broadcast_node(node, shape)
     )
 

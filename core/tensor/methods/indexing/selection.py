@@ -39,6 +39,7 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, r
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.methods.indexing.bounds import check_inside
+from proofgrad.core.tensor.methods.indexing.cuts import CUTS, IndexCut, index_cut, key_of_index
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.room import shrunk
@@ -75,14 +76,34 @@ class Selection(Reduction):
             Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
             Tensor([1, 5, 3])[[2, 0]]  # [3, 1]
         """
+        seen = self._seen(index)
+        if seen is not None:
+            return seen
         mask = self._mask_index(index) if is_plain(self.shape) else None
         if mask is not None:
             return self._where_true(mask)
-        view, pending = self._view_and_positions(index)
-        return view._pick_by_tensors(pending)
+        cut, pending = self._cut_and_positions(index)
+        return self._viewed(cut)._pick_by_tensors(pending)
 
     def _view_and_positions(self, index: Any) -> tuple[Self, list[tuple[int, Self]]]:
         """What the ints, slices and None of an index show, and the Tensors for axes of that."""
+        seen = self._seen(index)
+        if seen is not None:
+            return seen, []
+        cut, pending = self._cut_and_positions(index)
+        return self._viewed(cut), pending
+
+    def _seen(self, index: Any) -> Self | None:
+        """What an index of numbers alone shows, which is found once for a shape; None: there is more to it."""
+        shape, key = self._uop.shape, key_of_index(index)
+        if key is None or not is_plain(shape):
+            return None
+        cut = CUTS.get((shape, key))
+        if cut is None:
+            cut = CUTS[shape, key] = self._cut_and_positions(index)[0]
+        return self._viewed(cut)
+
+    def _cut_and_positions(self, index: Any) -> tuple[IndexCut, list[tuple[int, Self]]]:
         cuts: list[Any] = []  # of each axis of this Tensor
         strides: list[tuple[int, Any]] = []  # of axes that are not read one after the other
         kept: list[int | None] = []  # the axes of this Tensor that the view has; None: a new one
@@ -110,21 +131,19 @@ class Selection(Reduction):
                     pending.append((len(kept), part))
             cuts.append((begin, end))
             kept.append(axis)
-        return self._viewed(cuts, strides, kept), pending
+        return index_cut(self.shape, cuts, strides, kept), pending
 
-    def _viewed(
-        self, cuts: list[Any], strides: list[tuple[int, Any]], kept: list[int | None]
-    ) -> Self:
-        """A cut of each axis, some of them read in steps or from their end; then the axes that are kept, None for a new one."""
-        node, result = shrunk(self._uop, cuts), self
-        if strides:
+    def _viewed(self, cut: IndexCut) -> Self:
+        """A cut of each axis, some of them read in steps or from their end; then the axes that are kept."""
+        node, result = self._uop, self
+        node = node if cut.cuts is None else shrunk(node, cut.cuts)
+        if cut.strides:
             result = self._with(node)
-            for axis, step in strides:
+            for axis, step in cut.strides:
                 result = result.flip(axis) if step < 0 else result
                 result = result._every(axis, abs(step)) if abs(step) > 1 else result
             node = result._uop
-        sizes = node.shape
-        return result._with(reshape_node(node, tuple([1 if k is None else sizes[k] for k in kept])))
+        return result._with(reshape_node(node, cut.shape_of(node)))
 
     def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
         """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""

@@ -16,6 +16,7 @@ from proofgrad.core.tensor.data.arguments import normal_size, split_amount
 from proofgrad.core.tensor.runtime.recording import at_least_now
 
 Cut = tuple[Any, Any]
+SHRINK = Ops.SHRINK
 
 
 def shrunk(node: UOp, cuts: Sequence[Cut]) -> UOp:
@@ -23,10 +24,10 @@ def shrunk(node: UOp, cuts: Sequence[Cut]) -> UOp:
     if list(cuts) == [(0, size) for size in node.shape]:
         return node
     if is_plain(node.shape) and not names_variables(cuts):
-        return UOp(Ops.SHRINK, node.dtype, (node,), tuple(cuts))
+        return UOp(SHRINK, node.dtype, (node,), tuple(cuts))
     found = [_around(size, *cut) for size, cut in zip(node.shape, cuts)]
     node = _framed(node, [around for around, _ in found])
-    return UOp(Ops.SHRINK, node.dtype, (node,), tuple([cut for _, cut in found]))
+    return UOp(SHRINK, node.dtype, (node,), tuple([cut for _, cut in found]))
 
 
 def padded(node: UOp, amounts: Sequence[Cut]) -> UOp:

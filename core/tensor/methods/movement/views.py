@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Self
 
+from proofgrad.core.ir.op_names import CONTIGUOUS
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
@@ -147,7 +148,7 @@ class Views(TensorBase):
 
     def contiguous(self) -> Self:
         """The same values, and they get a buffer of their own layout."""
-        return self._with(UOp(Ops.CONTIGUOUS, self.dtype, (self._uop,)))
+        return self._with(UOp(CONTIGUOUS, self.dtype, (self._uop,)))
 
     def flip(self, axis: Any = None, *args: Any) -> Self:
         """The given axes reversed; all of them if none is given."""
