@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,6 +135,46 @@ def test_masks_of_nearly_as_many_rows_run_the_same_kernels(size: int) -> None:
             np.testing.assert_array_equal(ours.numpy(), theirs)
         compiled.append(compiler().kernels_compiled)
     assert len(set(compiled[1:])) == 1
+
+
+OF_ROWS: dict[str, Callable[[Any], Any]] = {
+    "mean": lambda x: x.mean(),
+    "means": lambda x: x.mean(axis=0),
+    "deviation": lambda x: x.std(axis=0),
+    "squares": lambda x: (x * x + 2).sum(),
+    "transposed": lambda x: (x.T * 3).sum(),
+    "flat": lambda x: x.reshape(-1, 3).max(axis=1).sum(),
+    "computed": lambda x: x * 2 + 1,
+    "centred": lambda x: (x - x.mean(axis=0)).T + 1,
+    "two": lambda x: (x.sum(axis=1) * x.max(axis=1)).mean(),
+}
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_what_is_made_of_rows_of_a_mask_is_one_kernel_for_nearly_as_many(name: str) -> None:
+    make, table, compiled = OF_ROWS[name], np.resize(TABLE[:, :3], (60, 3)), []
+    for count in (51, 49, 55, 53, 60, 2):
+        chosen = np.random.default_rng(count).permutation(60) < count
+        rows = table[chosen]
+        before = compiler().kernels_compiled
+        found = make(held(table)[held(chosen)]).realize()
+        compiled.append(compiler().kernels_compiled - before)
+        expected = rows.std(axis=0, ddof=1) if name == "deviation" else make(rows)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose((found + 1).numpy(), expected + 1, rtol=1e-4, atol=1e-5)
+    assert not any(compiled[1:4]), compiled
+
+
+def test_two_counts_of_rows_and_numbers_of_their_size_in_one_graph() -> None:
+    line = np.arange(60, dtype=np.float32)
+    for first, second in ((51, 51), (51, 54), (54, 51)):
+        one, two = line % 60 < first, line >= 60 - second
+        a, b = held(line)[held(one)], held(line + 1)[held(two)]
+        expected = line[one].mean() * (line + 1)[two].sum() + first
+        assert (a.mean() * b.sum() + first).item() == pytest.approx(expected, rel=1e-5)
+        other, twos = held(np.ones(first, np.float32)), Tensor.full((first,), 2.0)
+        total = (a * twos).sum() + (other * twos).sum() + (a * other).sum()
+        assert total.item() == pytest.approx(3 * line[one].sum() + 2 * first, rel=1e-5)
 
 
 def test_rows_of_a_mask_pass_their_gradients_and_are_written_to_alone() -> None:

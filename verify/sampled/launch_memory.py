@@ -13,6 +13,7 @@ from typing import Any
 from weakref import ref
 
 from proofgrad.core.compile.plan.plan import Kernel, Plan, Step
+from proofgrad.core.ir.dtypes import as_constant
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, sizes
 from proofgrad.core.ir.uop import UOp, toposort
@@ -73,6 +74,10 @@ def check_numbers(
             continue
         if arguments is None and _is_part(real, numbered, inputs):
             continue
+        if real.op is Ops.CONST and numbered.op is not Ops.CONST:
+            if (real.arg, real.dtype) != (_number(numbered, values), numbered.dtype):
+                raise PlanError("launch", f"{real.arg} became another number of elements")
+            continue
         if not _is_same(real, numbered, inputs, values):
             raise PlanError(
                 "launch", f"{real.op.name} became {numbered.op.name} in the numbered graph"
@@ -81,6 +86,28 @@ def check_numbers(
             count = 1 if numbered.op in _FIRST_ALONE else len(real.src)
             parts = zip(real.src[:count], numbered.src[:count])
             stack += [(source, arguments, found) for source, found in parts]
+
+
+def _number(node: UOp, values: dict[str, int]) -> Any:
+    """A number of elements, as sums of ones and what is computed of them; None: it is something else."""
+    found = [_number(source, values) for source in node.src]
+    if None in found:
+        return None
+    match node.op:
+        case Ops.CONST:
+            return node.arg
+        case Ops.RESHAPE | Ops.EXPAND:
+            return found[0]
+        case Ops.CAST:
+            return as_constant(found[0], node.dtype)
+        case Ops.ADD:
+            return found[0] + found[1]
+        case Ops.MUL:
+            return found[0] * found[1]
+        case Ops.REDUCE_AXIS if node.arg[0] is Ops.ADD:
+            shape = with_values(node.src[0].shape, values)
+            return found[0] * prod([shape[axis] for axis in node.arg[1]])
+    return None
 
 
 def _place_of(argument: UOp, shown: UOp, numbered: UOp) -> UOp:

@@ -45,7 +45,7 @@ def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
 def new_value(info: BufferInfo, shape: Shape, memory: Any) -> UOp:
     """A new BUFFER that owns `memory`, in this shape."""
     buffer = new_buffer(info.dtype, info.size, info.device, memory)
-    if len(shape) == 1 or not is_plain(shape):
+    if len(shape) == 1 or info.size != elements(shape) or not is_plain(shape):
         return in_shape(buffer, shape)
     return fresh_node(RESHAPE, info.dtype, (buffer,), shape, shape)
 
@@ -67,7 +67,7 @@ def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
 def buffer_of(uop: UOp) -> UOp | None:
     """The BUFFER that has exactly the elements of `uop` in order; None if there is none."""
     buffer = _below_shape(uop)
-    return buffer if buffer.op is Ops.BUFFER else None
+    return buffer if buffer.op is BUFFER else None
 
 
 def _below_shape(uop: UOp) -> UOp:
@@ -151,13 +151,13 @@ def buffer_below(uop: UOp) -> UOp | None:
 def is_flat(uop: UOp) -> bool:
     """Whether `uop` is the memory of a BUFFER of a device in its own layout."""
     buffer = _below_shape(uop)
-    return buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
+    return buffer.op is BUFFER and buffer.src[1].arg != HOST
 
 
 def in_shape(buffer: UOp, shape: Shape) -> UOp:
-    """The first elements of a buffer, all of them if no size is a variable, in this shape."""
-    if not is_plain(shape):
-        count = _count(shape)
+    """The first elements of a buffer, all of them if no size is or was a variable, in this shape."""
+    count = elements(shape) if is_plain(shape) else _count(shape)
+    if count != buffer.arg:
         buffer = fresh_node(Ops.SHRINK, buffer.dtype, (buffer,), ((0, count),), (count,))
     if shape == buffer.shape:
         return buffer

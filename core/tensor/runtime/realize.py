@@ -32,6 +32,7 @@ from proofgrad.core.tensor.runtime.canonical import (
     numbered,
     with_buffers,
 )
+from proofgrad.core.tensor.runtime.counts import counts_as_variables
 from proofgrad.core.tensor.runtime.device import HOST
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
@@ -280,6 +281,9 @@ def _run(
     values: dict[str, int] = {}
     asked, inputs = numbered(wanted, device, values, with_parts=witness is None)
     graph = as_compiled(asked)
+    if witness is None and not values:
+        graph, counts = counts_as_variables(graph)
+        values.update(counts)
     parts = frozenset([k for k, buffer in enumerate(inputs) if buffer.op is not BUFFER])
     shapes = [root.shape for root in wanted]
     devices = [memory_below(buffer).src[1].arg for buffer in inputs]
