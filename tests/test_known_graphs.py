@@ -40,6 +40,14 @@ def programs(a: Tensor, b: Tensor) -> list[Tensor]:
         (a < b).where(a, 1.0),
         Tensor.arange(4) + 1,
         a[1:3] + b[1:3],
+        a[1:3] + a[2:4],
+        a[1:3] + a[1:3].T.T,
+        a[2] * 2 + a[2:3] - b[3],
+        (a.reshape(-1)[4:8] + b[1]).sum(),
+        a[:, 2] + 1,
+        both[1:3] + a[1:3],
+        a[1:3],
+        a.contiguous()[:3],
     ]
 
 
@@ -55,7 +63,7 @@ def test_forms_are_equal_where_numbered_graphs_are() -> None:
     forms: dict[Any, Any] = {}
     for _ in range(2):
         for one in programs(data(4, 4), data(4, 4)):
-            found = form_of([one._uop], "CPU", COMPUTED)
+            found = form_of([one._uop], "CPU", COMPUTED, canonical._part)
             graph, _ = canonical._numbered([one._uop], "CPU", {}, True)
             if found is not None:
                 assert forms.setdefault(found[0], graph) is graph

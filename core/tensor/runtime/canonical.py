@@ -83,7 +83,7 @@ def numbered(
     APPLYs stay: see `as_compiled`.
     """
     is_shown = bool(SHOWN.data)  # type: ignore[attr-defined]
-    found = None if is_shown or not with_parts else form_of(roots, device, COMPUTED)
+    found = None if is_shown or not with_parts else form_of(roots, device, COMPUTED, _part)
     graph = None if found is None else known_graph(found[0])
     if found is not None and graph is not None:
         return graph, found[1]

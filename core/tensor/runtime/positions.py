@@ -30,7 +30,7 @@ def positions_as_variables(
 ) -> dict[UOp, Any]:
     """The cuts of `nodes` and the writes of `roots` at positions, with arguments that name variables, whose values go into `values`."""
     placed = [node for root in roots for node in _places_written_to(root)]
-    cuts = [node for node in nodes if node.op is Ops.SHRINK and _is_of_memory(node, computed)]
+    cuts = [node for node in nodes if node.op is Ops.SHRINK and is_of_memory(node, computed)]
     found: dict[_Position, int] = {}
     changed: dict[UOp, Any] = {}
     for node in dict.fromkeys([*placed, *cuts]):
@@ -97,7 +97,7 @@ def _pads_above(node: UOp) -> list[UOp]:
     return found
 
 
-def _is_of_memory(cut: UOp, computed: Mapping[UOp, UOp]) -> bool:
+def is_of_memory(cut: UOp, computed: Mapping[UOp, UOp]) -> bool:
     """Whether it shows an element of memory, and not of what is around or repeats it: for some numbers that is nothing to read."""
     node = cut
     while node.op in _ALL_MEMORY:
