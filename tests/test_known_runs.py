@@ -446,3 +446,22 @@ def test_a_kernel_that_reads_parts_is_known(again: list[UOp]) -> None:
     for k in range(3):
         assert np.array_equal(x.roll(1, 0).realize().numpy(), np.roll(x.numpy(), 1, 0))
         assert len(again) == k
+
+
+def test_a_long_loop_over_slices_is_a_known_run(again: list[UOp]) -> None:
+    """Of more than 200 nodes, over memory that is written to and exchanged between the calls; earlier results stay."""
+    x, weight, held = data(25, 2, 4), data(4, 4, seed=1), []
+    for k in range(5):
+        if k == 2:
+            x.assign(x + 1)
+        if k == 3:
+            x = data(25, 2, 4, seed=2)
+        state, expected = Tensor.zeros(2, 4), np.zeros((2, 4), np.float32)
+        for t in range(25):
+            state = (state @ weight + x[t])[:, :4].clip(-9, 9)
+            expected = np.clip(expected @ weight.numpy() + x[t].numpy(), -9, 9)
+        assert len(state.uop.toposort()) > 200
+        held.append((state.realize(), expected))
+        assert (k == 0) is not (held[-1][0].uop in again)
+    for found, wanted in held:
+        np.testing.assert_array_equal(found.numpy(), wanted)

@@ -479,3 +479,32 @@ def test_steps_and_ints_of_one_index_are_those_of_numpy() -> None:
         np.testing.assert_array_equal(x[index].numpy(), data[index])
     with pytest.raises(IndexError, match=r"index 5 is out of range for axis 1 of \(4, 5, 6\)"):
         x[0, 5]
+
+
+def test_an_index_is_looked_at_for_each_shape_and_each_kind_of_number() -> None:
+    indices: list[Any] = [
+        1,
+        -1,
+        (1, 1),
+        (slice(1, 3), None, 0),
+        (slice(None), 1),
+        slice(None, None, -1),
+    ]
+    indices += [
+        (..., 1),
+        (None, slice(-2, None)),
+        slice(1, 9, 2),
+        slice(3, 1),
+        np.int64(1),
+        (),
+        [1],
+    ]
+    for _ in range(2):
+        for shape in ((4, 3), (2, 5), (3, 2, 2), (4, 3)):
+            array = np.arange(np.prod(shape)).reshape(shape)
+            for index in indices:
+                found, expected = Tensor(array)[index], array[index]
+                assert found.shape == expected.shape and found.tolist() == expected.tolist()
+        for wrong in (4, -5, (0, 3), (0, 0, 0), (..., ...), True, 1.0, (0, slice(None, None, 0))):
+            with pytest.raises((IndexError, TypeError)):
+                Tensor.zeros(4, 3)[wrong]

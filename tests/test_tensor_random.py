@@ -11,6 +11,7 @@ from tensors import machine
 from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, nn
 from proofgrad.core.tensor.methods.creation import random
 from proofgrad.core.tensor.methods.creation.random import threefry
+from proofgrad.core.tensor.methods.made_once import BODIES
 
 __all__ = ["machine"]
 DRAWS = 4000
@@ -175,6 +176,7 @@ def test_positions_drawn_by_weights_are_searched_as_they_are_looked_for(
     found = []
     for most in (1 << 22, 0):
         monkeypatch.setattr(random, "LOOKED_AT", most)
+        BODIES.clear()
         Tensor.manual_seed(3)
         weights = Tensor(x).realize()
         GlobalCounters.reset()

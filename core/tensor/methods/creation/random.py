@@ -367,6 +367,7 @@ class Creation(Factories, Indexing):
         late = weights.eq(0).where(-math.inf, late)
         return self._drawn(late.topk(num_samples, -1)[1], None)
 
+    @made_once
     def _positions_by_weight(self, drawn: Self) -> Self:
         """Where numbers from 0 to 1 fall among the shares that weights, a line for each row, have of their sum."""
         size = self.shape[-1]
