@@ -165,6 +165,20 @@ def test_what_is_made_of_rows_of_a_mask_is_one_kernel_for_nearly_as_many(name: s
     assert not any(compiled[1:4]), compiled
 
 
+def test_the_gradient_of_rows_of_a_mask_is_one_kernel_for_nearly_as_many() -> None:
+    compiled, table = [], np.resize(TABLE[:, :3], (60, 3))
+    for count in (51, 49, 55, 53, 60, 2):
+        chosen = np.random.default_rng(count).permutation(60) < count
+        x, mask = held(table).requires_grad_(), held(chosen)
+        before = compiler().kernels_compiled
+        (x[mask].T * x[mask].T).mean().backward()
+        assert x.grad is not None
+        expected = np.where(chosen[:, None], 2 * table / (3 * count), 0)
+        np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-5)
+        compiled.append(compiler().kernels_compiled - before)
+    assert not any(compiled[1:4]), compiled
+
+
 def test_two_counts_of_rows_and_numbers_of_their_size_in_one_graph() -> None:
     line = np.arange(60, dtype=np.float32)
     for first, second in ((51, 51), (51, 54), (54, 51)):

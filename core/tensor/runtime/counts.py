@@ -27,12 +27,12 @@ from proofgrad.core.ir.op_names import (
     VARIABLE,
 )
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain
+from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.nodes import broadcast_node, reshape_node
 from proofgrad.core.tensor.runtime.first_rows import cut_of
 
-EXPAND, REDUCE_AXIS = Ops.EXPAND, Ops.REDUCE_AXIS
+EXPAND, PAD, REDUCE_AXIS = Ops.EXPAND, Ops.PAD, Ops.REDUCE_AXIS
 _CORRECTIONS = (
     0,
     1,
@@ -60,6 +60,8 @@ class _Counts:
         self._shapes: dict[UOp, Shape] = {}  # with variables
         self._arguments: dict[UOp, Any] = {}
         self._totals: dict[int, Shape] = {}  # numbers of elements: of what shape
+        # Of a gradient, which is put among zeros: rows and zeros behind them, the same of variables.
+        self._frames: dict[tuple[int, int], tuple[Any, Any]] = {}
         numbers: dict[tuple[int, int], int] = {}
         for cut in cuts:
             rows, most = cut.shape[0], cut.src[0].shape[0]
@@ -69,13 +71,18 @@ class _Counts:
             self._arguments[cut] = ((0, variable), *cut.arg[1:])
             self._shapes[cut] = (variable, *cut.shape[1:])
             self._totals.update({rows: (variable,), prod(cut.shape): self._shapes[cut]})
+            self._frames[rows, most - rows] = variable, sizes().difference(most, variable)
 
     def found(self, order: Sequence[UOp]) -> tuple[UOp, dict[str, int]]:
         """The graph of these nodes with variables. As it is where a node that reads what follows a count does not."""
         graph = order[-1]
         for node in order:
             is_above = not self._shapes.keys().isdisjoint(node.src)
-            if is_above and node not in self._shapes and not self._follow(node):
+            if node.op is PAD:
+                follows = self._frame(node) or not is_above
+            else:
+                follows = not is_above or node in self._shapes or self._follow(node)
+            if not follows:
                 return graph, {}
         done: dict[UOp, UOp] = self._divisors(order)
         try:
@@ -86,6 +93,16 @@ class _Counts:
         except ShapeError:  # a constant is as long as what follows and what does not
             return graph, {}
         return done[graph], self.values
+
+    def _frame(self, pad: UOp) -> bool:
+        """Note what puts so many rows among zeros as there are behind them; False for another PAD, and where what it puts there cannot be as long."""
+        (before, behind), *others = pad.arg
+        rows, *rest = pad.src[0].shape
+        variable, zeros = self._frames.get((rows, behind), (None, None))
+        if before or variable is None or not self._repeat(pad.src[0], (variable, *rest)):
+            return False
+        self._arguments[pad] = ((0, zeros), *others)
+        return True
 
     def _follow(self, node: UOp) -> bool:
         """Note the shape of a node that reads what follows a count; False if it cannot follow."""
@@ -118,9 +135,9 @@ class _Counts:
 
     def _repeat(self, node: UOp, shape: Shape) -> bool:
         """Whether a node has this shape, or is a value that can be repeated as often."""
-        if node in self._shapes or node.op is EXPAND:
-            if node.op is EXPAND and node not in self._shapes:
-                self._arguments[node] = self._shapes[node] = shape
+        if node.op is EXPAND and node not in self._shapes:
+            self._arguments[node] = self._shapes[node] = shape
+        if node in self._shapes:
             return self._shapes[node] == shape
         if node.op not in ELEMENTWISE or not node.src:
             return False
