@@ -67,3 +67,30 @@ def test_values_are_those_of_single_accesses(kind: str, rows: int) -> None:
         zeros = np.zeros((rows, step), kind)
         zeros[:, 1] = np.arange(rows).astype(kind) + np.ones(rows, kind)
         np.testing.assert_array_equal(written_apart(kind, rows, step).numpy(), zeros)
+
+
+def test_rows_that_are_gathered_are_not_written_out() -> None:
+    """Whether each of them is there is known when it runs: of 33 rows there would be 33 streams of loads and stores."""
+    rows = Tensor(np.arange(33, dtype=np.int32) % 5).realize()
+    with cpu(FAST):
+        text = text_of(Tensor(np.ones((5, 64), np.float32)).realize()[rows])
+    assert text.count("store <16 x") <= 4
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_rows_shorter_than_a_vector_are_lanes(width: int) -> None:
+    numbers = np.arange(37 * width, dtype=np.float32).reshape(37, width) % 11
+    x, column = Tensor(numbers).realize(), Tensor(numbers[:, :1]).realize()
+    rows = Tensor(np.arange(-37, 37, dtype=np.int32)).realize()
+    programs = [x * column, x[rows], x - x.max(1, keepdim=True), x.cumsum(1), x.flip(1) + column]
+    wanted = [
+        numbers * numbers[:, :1],
+        numbers[np.arange(-37, 37)],
+        numbers - numbers.max(1, keepdims=True),
+        numbers.cumsum(1),
+        numbers[:, ::-1] + numbers[:, :1],
+    ]
+    for program, values in zip(programs, wanted):
+        with cpu(FAST):
+            assert "<16 x float>" in text_of(program)
+        np.testing.assert_array_equal(program.numpy(), values)

@@ -135,10 +135,12 @@ def _work_of_copies(nest: Nest, loop: UOp, count: int) -> float:
 def _loop_that_chooses(free: Mapping[UOp, frozenset[UOp]], vectors: Sequence[UOp]) -> UOp | None:
     """A short output loop that alone decides which of several computed values an element is, as behind `stack`.
 
-    Written out, each of its iterations computes its own value, and what they have in common is computed once.
+    Written out, each of its iterations computes its own value, and what they have in common is computed once. Where what is loaded decides, as
+    whether a row that is gathered is there, nothing is known of an iteration when it is written out.
     """
     conditions = [n.src[0] for n in free if n.op is Ops.WHERE and n.src[0].op in COMPARE]
-    loops = [next(iter(free[c])) for c in conditions if len(free[c]) == 1]
+    of_loops = [c for c in conditions if not any([n.op is Ops.LOAD for n in toposort((c,))])]
+    loops = [next(iter(free[c])) for c in of_loops if len(free[c]) == 1]
     chosen = [x for x in loops if x.arg[1] is AxisRole.LOOP and x not in vectors]
     fitting = [x for x in chosen if is_fixed(x) and 1 < size_of(x) <= MOST_CHOSEN]
     return max(fitting, key=size_of, default=None)

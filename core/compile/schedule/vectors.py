@@ -96,8 +96,7 @@ def choose_vectors(
 def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
     """The loops of the override, or all that pay, the best first."""
     kernel, target, free = nest.kernel, nest.target, nest.free
-    nodes, loops = list(free), _contiguous_first(kernel)
-    around_kept = loops_around_kept(free)
+    loops, around_kept = _contiguous_first(kernel), loops_around_kept(free)
     loops = [loop for loop in loops if loop not in around_kept]
     wanted = override.vectors or ()
     if wanted and wanted[0].loop is not None:
@@ -112,31 +111,14 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
     if lanes < 2:
         return []
     at_once = wanted[0].at_once if wanted else None
-    accesses = [n.src[0].src[1] for n in nodes if n.op in (Ops.LOAD, Ops.STORE)]
-    stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
-    found, keeps = [], any([n.op is Ops.LOCAL_BUFFER for n in nodes])
-    for loop in loops:
-        steps = [coefficient(index, loop) for index in accesses]
-        gathers = sum(step not in (0, 1) for step in steps)
-        by_lane = gathers if target.lockstep > 1 else sum([s not in PICKED for s in steps])
-        if copies_windows(target, override):
-            gathers -= len(_read_in_steps(kernel, [loop], target))
-        # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). The
-        # last step of a reduction asks for its mask again, which beside an exponential is little.
-        again = any([loop in free[n.src[0]] for n in nest.looped])
-        again = again and not _is_costly_along(loop, free)
-        is_filled = by_lane or keeps
-        rests: float | None = MASKED_AGAIN if again or is_filled else 1
-        if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
-            rests = None
-        fitting = _fitting_lanes(nest.size(loop), lanes, rests)
-        # Lanes filled one by one cost more than they save.
-        if fitting is not None and by_lane <= steps.count(1):
-            scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
-            found.append(_Candidate(loop, fitting, gathers, by_lane, scatters, at_once))
-    picks = any([nest.is_of_results(one.loop) and not one.by_lane for one in found])
+    found = [_candidate(nest, loop, lanes, at_once, override) for loop in loops]
+    if not any(found):  # as where rows are shorter than a vector: lanes are rows then
+        others = [x for x in output_loops(kernel) if x not in loops and x not in around_kept]
+        found = [_candidate(nest, loop, lanes, at_once, override) for loop in others]
+    fitting = [one for one in found if one is not None]
+    picks = any([nest.is_of_results(one.loop) and not one.by_lane for one in fitting])
     return sorted(
-        found,
+        fitting,
         key=lambda one: (
             picks and _is_window(one, nest),
             one.gathers,
@@ -145,6 +127,34 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
             -one.lanes,
         ),
     )
+
+
+def _candidate(
+    nest: Nest, loop: UOp, lanes: int, at_once: int | None, override: Schedule
+) -> _Candidate | None:
+    """The loop in vectors of at most so many lanes; None where that costs more than it saves."""
+    target, free = nest.target, nest.free
+    stores = [n.src[0].src[1] for n in free if n.op is Ops.STORE]
+    indexes = [n.src[0].src[1] for n in free if n.op is Ops.LOAD] + stores
+    steps = [coefficient(index, loop) for index in indexes]
+    gathers = sum(step not in (0, 1) for step in steps)
+    by_lane = gathers if target.lockstep > 1 else sum([s not in PICKED for s in steps])
+    if copies_windows(target, override):
+        gathers -= len(_read_in_steps(nest.kernel, [loop], target))
+    # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). The
+    # last step of a reduction asks for its mask again, which beside an exponential is little.
+    again = any([loop in free[n.src[0]] for n in nest.looped])
+    again = again and not _is_costly_along(loop, free)
+    is_filled = by_lane or any([n.op is Ops.LOCAL_BUFFER for n in free])
+    rests: float | None = MASKED_AGAIN if again or is_filled else 1
+    if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
+        rests = None
+    fitting = _fitting_lanes(nest.size(loop), lanes, rests)
+    # Lanes filled one by one cost more than they save.
+    if fitting is None or by_lane > steps.count(1):
+        return None
+    scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
+    return _Candidate(loop, fitting, gathers, by_lane, scatters, at_once)
 
 
 def _type_of_vectors(nest: Nest) -> DType:
