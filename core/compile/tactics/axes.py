@@ -29,7 +29,7 @@ from proofgrad.core.compile.schedule.threads import (
 )
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.turned_loads import turned_loop
-from proofgrad.core.compile.schedule.vectors import looped_reductions, short_reductions
+from proofgrad.core.compile.schedule.vectors import short_reductions
 from proofgrad.core.compile.schedule.warp_blocks import is_one_pass
 from proofgrad.core.compile.schedule.warp_rows import find_warp_rows
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -97,7 +97,6 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     if schedule.threads and runs_in_order(nest.graph):
         nest = _shared_within_order(nest, target, numbers)
     copied = schedule.copies or NO_COPIES
-    looped = _around_looped_reductions(nest.graph, schedule)
     for vectors in schedule.vectors or ():
         assert vectors.loop is not None  # a schedule that was decided
         number = numbers.get(vectors.loop, vectors.loop)
@@ -107,7 +106,7 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
             nest, copied = _copies(nest, loop, copied.count), NO_COPIES
         loop = loop_of_number(nest.graph, number)
         turned = turned_loop(nest.graph, loop, vectors.lanes, target)
-        nest = _vectors(nest, loop, vectors, target, number in looped)
+        nest = _vectors(nest, loop, vectors, target)
         if turned is not None:
             nest = split_in_two(nest, turned, TRANSPOSED_ROWS, AxisRole.LOOP)
     nest = _short_reductions_at_once(nest, schedule)
@@ -135,13 +134,6 @@ def loop_of_number(kernel: UOp, number: int) -> UOp:
     found = [n for n in toposort((kernel,)) if n.op is Ops.RANGE and n.arg[0] == number]
     require(len(found) == 1, "no loop of that number, or several", number)
     return found[0]
-
-
-def _around_looped_reductions(kernel: UOp, schedule: Schedule) -> set[int]:
-    """The numbers of the loops that the body of a reduction changes with, but for those that are written out."""
-    free = loops_below(kernel)
-    looped = looped_reductions(kernel, free, schedule.unroll)
-    return {loop.arg[0] for n in looped for loop in free[n.src[0]]}
 
 
 def _short_reductions_at_once(nest: LoopNest, schedule: Schedule) -> LoopNest:
@@ -186,22 +178,21 @@ def _computes_again(kernel: UOp, loop: UOp) -> bool:
     return any([n.op is Ops.REDUCE and loop in free[n] and not after <= free[n] for n in free])
 
 
-def _vectors(
-    nest: LoopNest, loop: UOp, vectors: Vectors, target: Target, reduces: bool
-) -> LoopNest:
+def _vectors(nest: LoopNest, loop: UOp, vectors: Vectors, target: Target) -> LoopNest:
     """Split the loop into vectors, several at once."""
     lanes, count = vectors.lanes, vectors.at_once
     if count == 1:
         return split_in_two(nest, loop, lanes, AxisRole.VECTOR)
-    number, role, stretch = fresh_number(nest.graph), loop.arg[1], size_of(loop) // count
-    # A processor reads ahead in a page, and in several at a time: vectors come from stretches of a page or more
-    # of their own (8 of them take 2.7 ms where one takes 3.7, measured).
-    is_long = reduces and stretch * target.vector_bytes >= target.page_bytes * lanes
+    number, stretch = fresh_number(nest.graph), size_of(loop) // count
+    # A processor reads ahead in a page, and in several at a time: vectors of a reduction come from stretches of a page or
+    # more of their own (8 of them take 2.7 ms where one takes 3.7, measured; of results they take as long, and more where
+    # rows run inside, each of whose lines would lie in as many pages).
+    is_long = stretch * target.vector_bytes >= target.page_bytes * lanes
+    is_long = is_long and loop.arg[1] is AxisRole.REDUCE
     is_long = is_long and stretch * count == size_of(loop)
     if is_long and end_by_masks(nest.graph, loop, nest.facts) is None:
-        outer, inner = NewLoop(loop.arg[0], AxisRole.UPCAST), NewLoop(number, role)
-        nest = split(nest, loop, (stretch,), (outer, inner))
-        return split_in_two(nest, UOp.range(stretch, number, role), lanes, AxisRole.VECTOR)
+        nest = split(nest, loop, (stretch,), (NewLoop(number, AxisRole.UPCAST), NewLoop(*loop.arg)))
+        return split_in_two(nest, UOp.range(stretch, *loop.arg), lanes, AxisRole.VECTOR)
     nest = split_in_two(nest, loop, count * lanes, AxisRole.UPCAST)
     inner_loop = UOp.range(count * lanes, number, AxisRole.UPCAST)
     return split_in_two(nest, inner_loop, lanes, AxisRole.VECTOR)
