@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -156,14 +157,26 @@ def test_rows_see_the_keys_of_a_window(
     assert len(begun) == 1
 
 
+# Of 40 keys: those up to 5 behind the row's own, written from positions as programs write them.
+WINDOWS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "truths": lambda row, key: window_of(147, 170, 5, 40, "CPU"),
+    "positions": lambda row, key: (key <= row + 5) & (row + 5 - 40 < key),
+    "distances": lambda row, key: (row - key < 35) & (row - key >= -5),
+    "distances and a number": lambda row, key: (row + 5 - key < 40) & (key - row - 5 <= 0),
+    "absolute distances": lambda row, key: ((row - key).abs() < 35) & (key - row < 6),
+    "the larger": lambda row, key: ((row - key).maximum(key - row) < 35) & (key < row + 6),
+    "the smaller": lambda row, key: ((row - key).minimum(key - row) > -35) & (row + 5 >= key),
+}
+
+
 @pytest.mark.skipif(Tensor([0.0]).device != "CPU", reason="other machines have groups")
-@pytest.mark.parametrize("counted", ["by truths", "by positions"])
-def test_rows_of_a_processor_see_the_keys_of_a_window(counted: str, begun: list[UOp]) -> None:
+@pytest.mark.parametrize(("counted", "dtype"), [*product(WINDOWS, ["int32"]), ("distances", "int16"), ("absolute distances", "int64")])  # fmt: skip
+def test_rows_of_a_processor_see_the_keys_of_a_window(
+    counted: str, dtype: str, begun: list[UOp]
+) -> None:
     q, k, v = given("CPU", dtypes.float64, (1, 147, 8), (1, 170, 8), (1, 170, 8))
-    seen = window_of(147, 170, 5, 40, "CPU")
-    if counted == "by positions":
-        row, key = Tensor.arange(147).reshape(-1, 1), Tensor.arange(170)
-        seen = (key <= row + 5) & (row + 5 - 40 < key)
+    row, key = Tensor.arange(147).reshape(-1, 1), Tensor.arange(170)
+    seen = WINDOWS[counted](row.cast(dtype), key.cast(dtype))
     with schedule("tile=4x1x8 blocks=2x1"):
         result = q.scaled_dot_product_attention(k, v, seen).realize()
     wanted = attention(values(q), values(k), values(v), hidden(147, 170, 5, 40))

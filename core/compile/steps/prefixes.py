@@ -102,7 +102,10 @@ def _masks_of(value: UOp, neutral: UOp) -> Iterator[tuple[UOp, bool]]:
 
 
 def needed(mask: UOp, truth: bool) -> Iterator[tuple[UOp, bool]]:
-    """The comparisons that a mask is made of, each as it has to be for the mask to be `truth`."""
+    """The comparisons that a mask is made of, each as it has to be for the mask to be `truth`.
+
+    A maximum is below what both operands are below, and not below less than neither is (of ints: NaN is below nothing).
+    """
     if mask.op is Ops.NOT:
         yield from needed(mask.src[0], not truth)
     elif mask.op is (Ops.AND if truth else Ops.OR):
@@ -110,6 +113,11 @@ def needed(mask: UOp, truth: bool) -> Iterator[tuple[UOp, bool]]:
             yield from needed(source, truth)
     elif mask.op is Ops.CMPLT:
         yield mask, truth
+        for side, extreme in enumerate((Ops.MAX, Ops.MIN) if truth else (Ops.MIN, Ops.MAX)):
+            if mask.src[side].op is extreme and not mask.src[side].dtype.is_float:
+                for operand in mask.src[side].src:
+                    sources = (operand, mask.src[1]) if side == 0 else (mask.src[0], operand)
+                    yield from needed(mask.with_src(sources), truth)
 
 
 def _where_it_holds(value: UOp, comparison: UOp, truth: bool) -> UOp:
