@@ -14,6 +14,8 @@ from proofgrad import GlobalCounters, Tensor, TinyJit, custom_vjp, nn
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import known_gradients
 from proofgrad.core.tensor.autograd import node_gradients
+from proofgrad.core.tensor.data import bodies
+from proofgrad.core.tensor.data.bodies import parameter_below
 
 Function = Callable[[Tensor, Tensor], Tensor]
 
@@ -202,3 +204,22 @@ def test_a_training_loop_that_is_not_recorded_ends_where_a_recorded_one_does(
     assert len(derived) == 1
     for one, other in zip(plain, train(True)):
         assert np.allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_gradients_of_many_layers_are_made_of_what_they_have_in_common(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    visits = [0]
+
+    def counted(node: UOp) -> UOp | None:
+        visits[0] += 1
+        return parameter_below(node)
+
+    monkeypatch.setattr(bodies, "parameter_below", counted)
+    scales = [data(2, seed=k).requires_grad_() for k in range(40)]
+    x = data(2, seed=40)
+    for scale in scales:
+        x = (x * scale).sin()
+    gradients = x.sum().gradient(*scales)
+    shown = bodies.without_bodies(UOp.sink(*[gradient._uop for gradient in gradients]))
+    assert visits[0] < 4 * len(shown.toposort()), visits

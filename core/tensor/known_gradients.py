@@ -20,7 +20,7 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.autograd import node_gradients
-from proofgrad.core.tensor.data.bodies import arguments_read, parameter, shows_argument, value_over
+from proofgrad.core.tensor.data.bodies import BodyValues, arguments_read, parameter, shows_argument
 from proofgrad.core.tensor.methods.base import GRADIENTS
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.made_once import ASKED
@@ -122,7 +122,7 @@ def known_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> 
 def _at(body: UOp, slots: tuple[int, ...], leaves: Sequence[UOp]) -> UOp:
     sources = tuple([leaves[slot] for slot in slots])
     if not sources or shows_argument(body):
-        return value_over(body, sources)
+        return BodyValues().over(body, sources)
     return UOp(APPLY, body.dtype, sources, body)
 
 
@@ -161,13 +161,19 @@ def _derived(between: _Between, root: UOp, seed: UOp, targets: Sequence[UOp]) ->
     found = node_gradients(done[root].toposort(), done.get(seed, seed), over)
     if any([node.op is BUFFER for node in toposort(tuple(found.values()))]):
         return []
-    return [_as_body(found.get(target), between.leaves) for target in over]
+    bodies = _as_bodies(list(found.values()), between.leaves)
+    gradients = dict(zip(found, bodies))
+    return [gradients.get(target) for target in over]
 
 
-def _as_body(gradient: UOp | None, leaves: Sequence[UOp]) -> _Gradient:
-    """A gradient over those leaves alone that it reads: who holds it holds no other."""
-    if gradient is None:
-        return None
-    slots = arguments_read(gradient)
-    places = {slot: parameter(number, leaves[slot]) for number, slot in enumerate(slots)}
-    return value_over(gradient, places), slots
+def _as_bodies(
+    gradients: Sequence[UOp], leaves: Sequence[UOp]
+) -> list[tuple[UOp, tuple[int, ...]]]:
+    """Each gradient over those leaves alone that it reads: who holds it holds no other."""
+    values, made = BodyValues(), []
+    for gradient, slots in zip(gradients, arguments_read(gradients)):
+        places = [*leaves]
+        for number, slot in enumerate(slots):
+            places[slot] = parameter(number, leaves[slot])
+        made.append((values.over(gradient, tuple(places)), slots))
+    return made

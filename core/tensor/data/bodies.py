@@ -7,13 +7,13 @@ A compiler, and who asks for derivatives, is shown the graph; all who walk from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from proofgrad.core.ir.op_names import APPLY, DETACH, PARAM, RESHAPE
 from proofgrad.core.ir.ops import MOVEMENT
 from proofgrad.core.ir.shapes import elements
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.data.nodes import reshape_node
 
 
@@ -37,7 +37,7 @@ def shows_argument(node: UOp) -> bool:
 
 def value_of_body(applied: UOp) -> UOp:
     """The graph that an APPLY stands for, over its sources."""
-    return value_over(applied.arg, applied.src)
+    return BodyValues().over(applied.arg, applied.src)
 
 
 def without_bodies(root: UOp) -> UOp:
@@ -50,26 +50,41 @@ def each_without_bodies(
 ) -> dict[UOp, UOp]:
     """As without_bodies of each node of a graph, given sources first; of APPLYs only those that have a source in `above`, if it is given."""
     done: dict[UOp, UOp] = {}
+    values = BodyValues()
     for node in order:
         src = tuple([done[source] for source in node.src])
         is_shown = node.op is APPLY and (above is None or not above.isdisjoint(node.src))
-        done[node] = value_over(node.arg, src) if is_shown else node.with_src(src)
+        done[node] = values.over(node.arg, src) if is_shown else node.with_src(src)
     return done
 
 
-def arguments_read(body: UOp) -> tuple[int, ...]:
-    """The slots of the arguments that a body reads, in order."""
-    return tuple(sorted({node.arg[0] for node in body.toposort() if node.op is PARAM}))
+def arguments_read(bodies: Sequence[UOp]) -> list[tuple[int, ...]]:
+    """The slots of the arguments that each body reads, in order."""
+    read: dict[UOp, frozenset[int]] = {}
+    for node in toposort(bodies):
+        below = [read[source] for source in node.src]
+        slots = max(below, key=len, default=frozenset())  # most often of one source those of all
+        more = [other for other in below if not other <= slots]
+        read[node] = frozenset([node.arg[0]]) if node.op is PARAM else slots.union(*more)
+    return [tuple(sorted(read[body])) for body in bodies]
 
 
-def value_over(body: UOp, arguments: Sequence[UOp] | Mapping[int, UOp]) -> UOp:
-    """The graph of a body over these arguments, by their slots."""
-    done: dict[UOp, UOp] = {}
-    for node in body.toposort():
-        param = parameter_below(node)
-        if param is not None:
-            done[node] = reshape_node(arguments[param.arg[0]], node.shape)
-            continue
-        src = tuple([done[source] for source in node.src])
-        done[node] = value_over(node.arg, src) if node.op is APPLY else node.with_src(src)
-    return done[body]
+class BodyValues:
+    """The graphs of bodies over arguments. What bodies over the same ones have in common, as gradients of one result, is made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[UOp, ...], dict[UOp, UOp]] = {}
+
+    def over(self, body: UOp, arguments: tuple[UOp, ...]) -> UOp:
+        """The graph of a body over these arguments, by their slots."""
+        done = self._made.setdefault(arguments, {})
+        for node in toposort((body,), lambda node: node not in done):
+            if node in done:
+                continue
+            param = parameter_below(node)
+            if param is not None:
+                done[node] = reshape_node(arguments[param.arg[0]], node.shape)
+                continue
+            src = tuple([done[source] for source in node.src])
+            done[node] = self.over(node.arg, src) if node.op is APPLY else node.with_src(src)
+        return done[body]
