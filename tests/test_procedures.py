@@ -64,6 +64,14 @@ def sums_floats(program: Program) -> bool:
     return any(n.op is Ops.REDUCE_AXIS and n.dtype.is_float and n.arg[0] is Ops.ADD for n in nodes)
 
 
+def test_axes_of_one_element_leave_the_kernel_as_it_is_without_them() -> None:
+    """A gradient that is stored as its target is, or as the sum that it is: one kernel, compiled once."""
+    read = UOp(Ops.RESHAPE, dtypes.float, (UOp(Ops.PARAM, dtypes.float, (), (1, 24)),), (6, 4))
+    summed = UOp(Ops.REDUCE_AXIS, dtypes.float, (read,), (Ops.ADD, (0,)))
+    shaped = [UOp(Ops.RESHAPE, dtypes.float, (summed,), shape) for shape in ((1, 4), (4, 1), (4,))]
+    assert len({compiler().index_terms(UOp.sink(value)) for value in shaped}) == 1
+
+
 @QUICK
 @given(movement_only())
 def test_lower_movement_reads_the_right_element(program: Program) -> None:

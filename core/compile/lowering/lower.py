@@ -10,6 +10,7 @@ Loads below a PAD or a SKEW carry the mask, so that no memory outside of a buffe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -56,11 +57,11 @@ class _Lowering:
 def lower_movement(body: UOp) -> UOp:
     """One STORE of a scalar term: movement operations become index terms, padding becomes masks."""
     (value,) = body.src
-    loops = [
-        UOp.range(size, number) if size != 1 else UOp.index(0)
-        for number, size in enumerate(value.shape)
-    ]
-    lowering = _Lowering(len(loops))
+    numbers = (
+        count()
+    )  # an axis of one element is no loop, and has none: equal loops have equal ones
+    loops = [UOp.range(size, next(numbers)) if size != 1 else UOp.index(0) for size in value.shape]
+    lowering = _Lowering(next(numbers))
     element = _element(Demand(value, tuple(loops), None), lowering)
     size = elements(value.shape)
     target = UOp(Ops.PARAM, value.dtype, (), (0, size))
