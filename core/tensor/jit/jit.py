@@ -19,6 +19,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core import settings
+from proofgrad.core.compile.plan.collector import rare_collection
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import say
 from proofgrad.core.tensor.data.errors import JitError
@@ -143,6 +144,7 @@ class TinyJit(Generic[Result]):
         Tensor.realize(*tensors, *written) if tensors or written else None
         return result
 
+    @rare_collection()
     def _record(self, args: Any, kwargs: Any) -> Result:
         result: Result = alone(_ONE_AT_A_TIME, self._record_alone, args, kwargs)
         return result
