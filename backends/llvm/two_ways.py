@@ -10,7 +10,7 @@ loads or stores: whether it runs can only be seen in the time that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from proofgrad.core.ir.op_names import BROADCAST, CAST, END, RANGE, WHERE
@@ -58,14 +58,14 @@ def _add_choices(
     for node in block:
         if node.op is WHERE:
             by_condition.setdefault(node.src[0], []).append(node)
-    inside, ways = set(block) if by_condition else set(), []
+    position, ways = {node: k for k, node in enumerate(block if by_condition else ())}, []
     for choices in by_condition.values():
-        sides = [(_own(choices, operand, inside, users), operand) for operand in (1, 2)]
+        sides = [(_own(choices, operand, position, users), operand) for operand in (1, 2)]
         (short, _), (longer, operand) = sorted(sides, key=lambda side: len(side[0]))
         if not short or len(longer) < max(LEAST_NODES, len(short) + 1):
             continue
-        nodes = tuple([n for n in block if n in longer])
-        before = _before(choices, nodes, block)
+        nodes = tuple(sorted(longer, key=position.__getitem__))
+        before = _before(choices, nodes, position)
         if before is not None:
             ways.append(TwoWays(tuple(choices), operand, nodes, before))
     written: set[UOp] = set()
@@ -77,7 +77,7 @@ def _add_choices(
 
 
 def _own(
-    choices: Sequence[UOp], operand: int, inside: set[UOp], users: dict[UOp, list[UOp]]
+    choices: Sequence[UOp], operand: int, inside: Container[UOp], users: dict[UOp, list[UOp]]
 ) -> set[UOp]:
     """The nodes of a block that only this operand of choices needs: looked at again as each of their users is found."""
     own: set[UOp] = set()
@@ -96,16 +96,18 @@ def _is_only(node: UOp, choice: UOp, operand: int) -> bool:
 
 
 def _before(
-    choices: Sequence[UOp], nodes: Sequence[UOp], block: Sequence[UOp]
+    choices: Sequence[UOp], nodes: Sequence[UOp], position: Mapping[UOp, int]
 ) -> tuple[UOp, ...] | None:
     """What stands behind the first choice and is needed at once; None: that is another choice, or is loaded."""
-    needed = {source for node in (*choices, *nodes) for source in node.src}
-    found: list[UOp] = []
-    later = block[block.index(choices[0]) :]
-    for node in reversed(later):
-        if node in needed and node not in nodes:
-            if node in choices or node.op not in _PURE:
-                return None
-            found.append(node)
-            needed.update(node.src)
-    return tuple(reversed(found))
+    first, own = position[choices[0]], {*choices, *nodes}
+    chosen, found = set(choices), set[UOp]()
+    stack = [source for node in own for source in node.src]
+    while stack:
+        node = stack.pop()
+        if position.get(node, -1) < first or node in found or (node in own and node not in chosen):
+            continue
+        if node in chosen or node.op not in _PURE:
+            return None
+        found.add(node)
+        stack += node.src
+    return tuple(sorted(found, key=position.__getitem__))
