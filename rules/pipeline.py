@@ -32,7 +32,7 @@ from proofgrad.core.compile.tactics.to_program import (
     reductions_to_accumulators,
     vectorize,
 )
-from proofgrad.core.compile.tactics.unroll import unroll_upcasts
+from proofgrad.core.compile.tactics.unroll import unroll_blocks, unroll_upcasts
 from proofgrad.core.compile.tactics.variable_sizes import extend_loops, shorten_loops
 from proofgrad.core.compile.tactics.whole_lines import write_whole_lines
 from proofgrad.core.compile.tactics.windows import deinterleave_windows
@@ -88,6 +88,8 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("work items", Form.KERNEL, Tactic(share_out_work_items)),
     Stage("shorten loops", Form.KERNEL, Tactic(shorten_loops), optional=True),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage("unroll blocks", Form.KERNEL, Tactic(unroll_blocks), optional=True),
+    Stage("simplify blocks", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("unroll", Form.KERNEL, Tactic(unroll_upcasts, required=True)),
     Stage("simplify unrolled", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("widths of index terms", Form.KERNEL, Tactic(choose_index_width, required=True)),

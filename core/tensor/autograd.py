@@ -7,18 +7,20 @@ back between devices. Does not own: any derivative; those are lines of rules/cot
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
 from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import cotangents
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.tensor.data.bodies import each_without_bodies
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+from proofgrad.core.tensor.methods.movement.joining import GROUP
 from proofgrad.core.tensor.runtime.canonical import COMPUTED
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -71,12 +73,12 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
     needed = _on_a_path(order, set(wanted))
     found: dict[UOp, list[UOp]] = {order[-1]: [seed]}
     for node in reversed(order):
-        for cotangent in [] if needed.isdisjoint(_passed_to(node)) else found.get(node, []):
+        for cotangent in [] if needed.isdisjoint(_passed_to(node)) else _sums(found, node):
             for source, part in zip(node.src, _parts(library, facts, node, cotangent), strict=True):
                 if part is not None and source in needed:
-                    _add(found.setdefault(source, []), part, source.op is Ops.EXPAND)
+                    found.setdefault(source, []).append(part)
     return {
-        target: functools.reduce(UOp.__add__, found[node])
+        target: functools.reduce(UOp.__add__, _sums(found, node))
         for target, node in zip(targets, wanted)
         if node in found
     }
@@ -93,6 +95,42 @@ def _shown(order: Sequence[UOp], needed: set[UOp]) -> dict[UOp, UOp]:
         if known is not None and shown[node] is not node:
             COMPUTED[shown[node]] = known
     return shown
+
+
+def _sums(found: Mapping[UOp, Sequence[UOp]], node: UOp) -> list[UOp]:
+    """What was found of the cotangent of a node, added up."""
+    added: list[UOp] = []
+    for part in _places_in_groups(found.get(node, ())):
+        _add(added, part, node.op is Ops.EXPAND)
+    return added
+
+
+def _places_in_groups(parts: Sequence[UOp]) -> Sequence[UOp]:
+    """Where parts are many slices of a value, those beside each other are added up in the place of all of them, which is then put into its own.
+
+    pad(x, a + c) + pad(y, b + c)   =   pad(pad(x, a) + pad(y, b), c)
+    """
+    placed = [part for part in parts if part.op is Ops.PAD and is_plain(sum(part.arg, ()))]
+    if len(placed) <= GROUP:
+        return parts
+    others = [part for part in parts if part not in set(placed)]
+    while len(placed) > GROUP:
+        placed = sorted(placed, key=lambda part: part.arg)
+        placed = [_as_one(placed[k : k + GROUP]) for k in range(0, len(placed), GROUP)]
+    return [*others, *placed]
+
+
+def _as_one(placed: Sequence[UOp]) -> UOp:
+    """The sum of padded values, padded as much as all of them are."""
+    ends = [sum(part.arg, ()) for part in placed]
+    around = tuple([min(amounts) for amounts in zip(*ends)])
+    pairs = list(zip(around[::2], around[1::2]))
+    inside = [
+        part.replace(arg=tuple([(a - c, b - d) for (a, b), (c, d) in zip(part.arg, pairs)]))
+        for part in placed
+    ]
+    total = functools.reduce(UOp.__add__, inside)
+    return UOp(Ops.PAD, total.dtype, (total,), tuple(pairs)) if any(around) else total
 
 
 def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:

@@ -14,6 +14,7 @@ from math import prod
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.compile.schedule.copies import is_short
 from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
@@ -110,8 +111,9 @@ def apart_from_rows(
             reduction, end, stored, target
         ):
             found.add(reduction)
+    written_out = _written_out(nodes)
     for node in nodes:
-        if node.op is Ops.PAD and is_plain(node.shape):
+        if node.op is Ops.PAD and is_plain(node.shape) and node not in written_out:
             source = _below_views(node.src[0])
             if (
                 source.op in ELEMENTWISE
@@ -120,6 +122,22 @@ def apart_from_rows(
             ):
                 found.add(source)
     return found
+
+
+def _written_out(nodes: Sequence[UOp]) -> set[UOp]:
+    """What is put into its place among others along a short axis, each of whose elements a kernel computes by itself (schedule/copies.py)."""
+    joined: dict[UOp, UOp] = {}
+    for node in reversed(nodes):
+        if node.op is Ops.ADD or node.op is Ops.WHERE:
+            joined.update(dict.fromkeys(node.src[-2:], joined.get(node, node)))
+    placed = [node for node in nodes if node.op is Ops.PAD and node in joined]
+    borders: dict[tuple[UOp, int], set[int]] = {}
+    for pad in [node for node in placed if is_plain(node.shape)]:
+        for axis, (size, (before, after)) in enumerate(zip(pad.shape, pad.arg)):
+            ends = {end for end in (before, size - after) if 0 < end < size}
+            borders.setdefault((joined[pad], axis), set()).update(ends)
+    chosen = {x for x, ends in borders.items() if is_short(x[0].shape[x[1]], len(ends) + 1)}
+    return {x for x in placed if any([(joined[x], k) in chosen for k, _ in enumerate(x.shape)])}
 
 
 def below_movement(node: UOp) -> UOp:

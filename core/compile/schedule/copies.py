@@ -17,6 +17,7 @@ from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Sche
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.threads import part_of_thread
+from proofgrad.core.compile.steps.window import ends_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -27,6 +28,8 @@ MOST_COPIES = 8
 WORK_OF_A_STEP = 8
 # Values that a loop chooses among, when all are written out.
 MOST_CHOSEN = 64
+# A value is written out for so many of its elements, else a loop over all asks which one it is.
+WIDEST_PART = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,14 @@ class Nest:
         stores = self.kernel.src
         is_plain = len(stores) == 1 and len(stores[0].src) == 2
         return is_plain and not any([n.op is Ops.LOCAL_BUFFER for n in self.free])
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """A loop that decides which of several values an element is: in so many parts of it another one; in one, if memory says which."""
+
+    loop: UOp
+    parts: int
 
 
 def choose_copies(nest: Nest, vectors: Sequence[UOp], at_once: int, override: Schedule) -> Copies:
@@ -88,9 +99,15 @@ def choose_copies(nest: Nest, vectors: Sequence[UOp], at_once: int, override: Sc
             found.append((_work_of_copies(nest, loop, count), Copies(loop.arg[0], count)))
     if found:
         return min(found, key=lambda one: one[0])[1]
-    if wanted is None and (chooser := _loop_that_chooses(free, vectors)) is not None:
-        return Copies(chooser.arg[0], size_of(chooser))
-    return NO_COPIES
+    return copies_of_choices(nest, vectors) if wanted is None else NO_COPIES
+
+
+def copies_of_choices(nest: Nest, vectors: Sequence[UOp]) -> Copies:
+    """All iterations of the loop that decides which of several values an element is, if it does not run as vectors."""
+    chooser = loop_that_chooses(nest)
+    if chooser is None or chooser.loop in vectors or not (vectors or chooser.parts > 1):
+        return NO_COPIES
+    return Copies(chooser.loop.arg[0], size_of(chooser.loop))
 
 
 def side_by_side(size: int, most: int) -> int:
@@ -132,15 +149,28 @@ def _work_of_copies(nest: Nest, loop: UOp, count: int) -> float:
     return a_copy * count * -(-size // count) / size
 
 
-def _loop_that_chooses(free: Mapping[UOp, frozenset[UOp]], vectors: Sequence[UOp]) -> UOp | None:
+def loop_that_chooses(nest: Nest) -> Chooser | None:
     """A short output loop that alone decides which of several computed values an element is, as behind `stack`.
 
     Written out, each of its iterations computes its own value, and what they have in common is computed once. Where what is loaded decides, as
     whether a row that is gathered is there, nothing is known of an iteration when it is written out.
     """
-    conditions = [n.src[0] for n in free if n.op is Ops.WHERE and n.src[0].op in COMPARE]
-    of_loops = [c for c in conditions if not any([n.op is Ops.LOAD for n in toposort((c,))])]
-    loops = [next(iter(free[c])) for c in of_loops if len(free[c]) == 1]
-    chosen = [x for x in loops if x.arg[1] is AxisRole.LOOP and x not in vectors]
-    fitting = [x for x in chosen if is_fixed(x) and 1 < size_of(x) <= MOST_CHOSEN]
-    return max(fitting, key=size_of, default=None)
+    conditions = [n.src[0] for n in nest.free if n.op is Ops.WHERE]
+    truths = toposort(conditions, lambda n: n.dtype.is_bool and n.op not in COMPARE)
+    borders: dict[UOp, set[int]] = {}
+    for truth in [n for n in truths if n.op in COMPARE and len(nest.free[n]) == 1]:
+        if any([n.op is Ops.LOAD for n in toposort((truth,))]):
+            continue
+        (loop,) = nest.free[truth]
+        if loop.arg[1] is AxisRole.LOOP and is_fixed(loop):
+            ends = [end for end in ends_of(truth, loop) if end is not None]
+            known = {end.vmin for end in ends if end.vmin == end.vmax}
+            borders.setdefault(loop, set()).update(k for k in known if 0 < k < size_of(loop))
+    found = [Chooser(loop, len(ends) + 1) for loop, ends in borders.items()]
+    pay = [x for x in found if is_short(size_of(x.loop), x.parts)]
+    return max(pay, key=lambda one: (one.parts, size_of(one.loop)), default=None)
+
+
+def is_short(size: int, parts: int) -> bool:
+    """Whether a loop, in so many parts of which an element is another value, is written out."""
+    return 1 < size <= min(MOST_CHOSEN, max(MOST_COPIES, WIDEST_PART * parts))

@@ -24,6 +24,8 @@ from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.copies import (
     Nest,
     choose_copies,
+    copies_of_choices,
+    loop_that_chooses,
     loops_around_kept,
     side_by_side,
 )
@@ -88,7 +90,10 @@ def choose_vectors(
     of_results = [one for one in chosen if _reduces(nest, one) and nest.is_of_results(one.loop)]
     at_once = max([_at_once(one, nest, NO_COPIES) for one in of_results], default=1)
     loops = [one.loop for one in chosen]
-    copies = choose_copies(nest, loops, at_once, override) if chosen else NO_COPIES
+    if not chosen:
+        is_asked = target.work_items or override.copies is not None
+        return (), NO_COPIES if is_asked else copies_of_choices(nest, ())
+    copies = choose_copies(nest, loops, at_once, override)
     made = [Vectors(x.loop.arg[0], x.lanes, _at_once(x, nest, copies)) for x in chosen]
     return tuple(made), copies
 
@@ -110,10 +115,14 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
     lanes = wanted[0].lanes if wanted else target.lanes(_type_of_vectors(nest))
     if lanes < 2:
         return []
+    asked = loops
+    if override.vectors is None and override.copies is None:
+        asked = _besides_choices(loops, lanes, nest)
     at_once = wanted[0].at_once if wanted else None
-    found = [_candidate(nest, loop, lanes, at_once, override) for loop in loops]
+    found = [_candidate(nest, loop, lanes, at_once, override) for loop in asked]
     if not any(found):  # as where rows are shorter than a vector: lanes are rows then
-        others = [x for x in output_loops(kernel) if x not in loops and x not in around_kept]
+        tried = {*loops, *asked, *around_kept}
+        others = [loop for loop in output_loops(kernel) if loop not in tried]
         found = [_candidate(nest, loop, lanes, at_once, override) for loop in others]
     fitting = [one for one in found if one is not None]
     picks = any([nest.is_of_results(one.loop) and not one.by_lane for one in fitting])
@@ -150,11 +159,23 @@ def _candidate(
     if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
         rests = None
     fitting = _fitting_lanes(nest.size(loop), lanes, rests)
-    # Lanes filled one by one cost more than they save.
-    if fitting is None or by_lane > steps.count(1):
+    # Lanes filled one by one cost more than they save, but where much is computed of them.
+    if fitting is None or not (
+        by_lane <= steps.count(1) or _pays_to_fill(loop, fitting, by_lane, nest)
+    ):
         return None
     scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
     return _Candidate(loop, fitting, gathers, by_lane, scatters, at_once)
+
+
+def _besides_choices(loops: list[UOp], lanes: int, nest: Nest) -> list[UOp]:
+    """Any other loop of results than one that decides which of several values an element is, where a vector of it would compute more of
+    them than it has lanes."""
+    chooser = loop_that_chooses(nest)
+    if chooser is None or chooser.parts < min(lanes, size_of(chooser.loop)):
+        return loops
+    others = [x for x in output_loops(nest.kernel) if x not in loops and nest.is_of_results(x)]
+    return [x for x in (*loops, *others) if x is not chooser.loop]
 
 
 def _type_of_vectors(nest: Nest) -> DType:
@@ -290,6 +311,12 @@ def _at_once(one: _Candidate, nest: Nest, copies: Copies) -> int:
     rest = 0 if rows and target.work_items and not is_costly else size // WORTH_A_REST
     fits = [n for n in wanted if n in rows or -size % (n * one.lanes) <= rest]
     return next(iter(fits), 1)
+
+
+def _pays_to_fill(loop: UOp, lanes: int, by_lane: int, nest: Nest) -> bool:
+    """Whether what a vector computes at once takes longer for each lane by itself than filling so many vectors does."""
+    saved = _cycles_along(loop, nest.free) * (lanes - 1)
+    return saved > by_lane * lanes * nest.target.core.gather_cycles
 
 
 def _of_elements(one: _Candidate, size: int, free: Mapping[UOp, frozenset[UOp]]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import prod
+from math import isqrt, prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Schedule, Tile, Vectors
@@ -18,6 +18,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import schedule_of
 from proofgrad.core.compile.schedule.contraction import Contraction, lanes_of_sum, tiles_along
 from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE, TRANSPOSED_ROWS
+from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import others_of_an_item, packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
@@ -58,6 +59,8 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Turns that each thread has at a loop that a variable ends, so that all have nearly as much to do.
 THREAD_TURNS = 4
+# More copies are written out in two steps, and what they ask of which copy it is becomes less between (tactics/unroll.py).
+COPIES_AT_ONCE = 16
 
 
 def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
@@ -109,6 +112,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         nest = _vectors(nest, loop, vectors, target)
         if turned is not None:
             nest = split_in_two(nest, turned, TRANSPOSED_ROWS, AxisRole.LOOP)
+    if copied.loop is not None:
+        nest = _copies(nest, loop_of_number(nest.graph, copied.loop), copied.count)
     nest = _short_reductions_at_once(nest, schedule)
     if schedule.threads or leaves_first_cache(nest.graph, target):
         return _choose_thread(nest, target, bool(schedule.threads))
@@ -124,7 +129,10 @@ def split_in_two(nest: LoopNest, loop: UOp, inner_size: int, role: AxisRole) -> 
 def _copies(nest: LoopNest, loop: UOp, count: int) -> LoopNest:
     """So many iterations side by side; what is beyond the end reads the last one again, and is stored nowhere."""
     if size_of(loop) % count == 0:
-        return split_in_two(nest, loop, count, AxisRole.UPCAST)
+        number, within = fresh_number(nest.graph), largest_divisor(count, isqrt(count))
+        sizes = (count // within, within) if count > COPIES_AT_ONCE and within > 1 else (count,)
+        parts = [NewLoop(number + k, AxisRole.UPCAST) for k in range(len(sizes))]
+        return split(nest, loop, sizes, (NewLoop(*loop.arg), *parts))
     inner = NewLoop(fresh_number(nest.graph), AxisRole.UPCAST)
     return split_reading_inside(nest, loop, (count,), (NewLoop(*loop.arg), inner))
 
