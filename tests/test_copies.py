@@ -116,3 +116,22 @@ def test_results_beyond_the_end_are_left_out(height: int, window: int) -> None:
     both = Tensor(x).conv2d(Tensor(w), groups=2, padding=pad)
     np.testing.assert_array_equal(both.numpy(), expected)
     np.testing.assert_array_equal((both + 1).relu().numpy(), np.maximum(expected + 1, 0))
+
+
+def test_of_values_that_are_stacked_each_is_computed_once_in_vectors() -> None:
+    """Columns are gathered: no loop was taken for vectors, and so none for copies; all values were computed for each element."""
+    x = zeros(64, 16)
+    vectors, copies = of_last(Tensor.stack(*[(x[:, k] * 2).exp() for k in range(16)]))
+    assert (vectors, copies) == (Vectors(1, 16, 1), Copies(0, 16))
+
+
+def test_of_a_gradient_of_columns_each_is_computed_once() -> None:
+    """Vectors along the columns would compute all of them for each."""
+    x = zeros(64, 16)
+    (found,) = sum([x[:, k].sin() for k in range(16)], Tensor(0.0)).sum().gradient(x)
+    assert of_last(found) == (Vectors(0, 16, 1), Copies(1, 16))
+
+
+def test_few_values_that_are_padded_keep_their_vectors() -> None:
+    vectors, copies = of_last(zeros(8, 62).exp().pad(((0, 0), (1, 1))))
+    assert (vectors.loop, copies.count) == (1, 1)

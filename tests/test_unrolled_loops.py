@@ -130,3 +130,45 @@ def test_many_that_are_joined_are_stored_before_they_are_joined_to_others(inner:
     joined = Tensor.cat(*rows)
     assert len(bodies(joined)) == (3 if inner == MOST_PLACED else 1)
     assert np.array_equal(joined.numpy(), np.concatenate([row.numpy() for row in rows]))
+
+
+def of_columns(x: Tensor) -> Tensor:
+    return sum([x[:, k].sin() * (k + 1.0) for k in range(40)], Tensor(0.0)).sum()
+
+
+def of_rows(x: Tensor) -> Tensor:
+    return Tensor.stack(*[x[k].exp() for k in range(40)]).sum()
+
+
+def of_overlapping_windows(x: Tensor) -> Tensor:
+    return sum([(x[k : k + 3, k : k + 2] ** 2).sum() for k in range(38)], Tensor(0.0))
+
+
+def of_chunks_and_all(x: Tensor) -> Tensor:
+    return sum([(part * part).sum() for part in x.split(1, dim=1)], x.sin().sum())
+
+
+def squares_in_windows(x: np.ndarray) -> np.ndarray:
+    counts = np.zeros_like(x)
+    for k in range(38):
+        counts[k : k + 3, k : k + 2] += 1
+    return 2 * x * counts
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (of_columns, lambda x: np.cos(x) * np.arange(1, 41)),
+        (of_rows, np.exp),
+        (of_overlapping_windows, squares_in_windows),
+        (of_chunks_and_all, lambda x: 2 * x + np.cos(x)),
+    ],
+)
+def test_gradient_of_many_slices_is_few_kernels(
+    program: Callable[[Tensor], Tensor], expected: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    x = real(40, 40)
+    (found,) = program(x).gradient(x)
+    assert len(bodies(found)) <= 3
+    assert np.allclose(found.numpy(), expected(x.numpy()), atol=1e-4)
