@@ -130,9 +130,10 @@ def _written_out(nodes: Sequence[UOp]) -> set[UOp]:
     for node in reversed(nodes):
         if node.op is Ops.ADD or node.op is Ops.WHERE:
             joined.update(dict.fromkeys(node.src[-2:], joined.get(node, node)))
-    placed = [node for node in nodes if node.op is Ops.PAD and node in joined]
+    pads = [node for node in nodes if node.op is Ops.PAD and node in joined]
+    placed = [pad for pad in pads if is_plain((*pad.shape, *sum(pad.arg, ())))]
     borders: dict[tuple[UOp, int], set[int]] = {}
-    for pad in [node for node in placed if is_plain(node.shape)]:
+    for pad in placed:
         for axis, (size, (before, after)) in enumerate(zip(pad.shape, pad.arg)):
             ends = {end for end in (before, size - after) if 0 < end < size}
             borders.setdefault((joined[pad], axis), set()).update(ends)

@@ -63,7 +63,7 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """A loop that decides which of several values an element is: in so many parts of it another one; in one, if memory says which."""
+    """A loop that decides which of several values an element is: another one in so many known parts of it."""
 
     loop: UOp
     parts: int
@@ -158,16 +158,21 @@ def loop_that_chooses(nest: Nest) -> Chooser | None:
     conditions = [n.src[0] for n in nest.free if n.op is Ops.WHERE]
     truths = toposort(conditions, lambda n: n.dtype.is_bool and n.op not in COMPARE)
     borders: dict[UOp, set[int]] = {}
+    asking: set[UOp] = (
+        set()
+    )  # at each iteration, as digits of the loop do or what memory says of it
     for truth in [n for n in truths if n.op in COMPARE and len(nest.free[n]) == 1]:
         if any([n.op is Ops.LOAD for n in toposort((truth,))]):
             continue
         (loop,) = nest.free[truth]
         if loop.arg[1] is AxisRole.LOOP and is_fixed(loop):
             ends = [end for end in ends_of(truth, loop) if end is not None]
+            asking.update([] if ends or truth not in conditions else [loop])
             known = {end.vmin for end in ends if end.vmin == end.vmax}
             borders.setdefault(loop, set()).update(k for k in known if 0 < k < size_of(loop))
     found = [Chooser(loop, len(ends) + 1) for loop, ends in borders.items()]
-    pay = [x for x in found if is_short(size_of(x.loop), x.parts)]
+    sizes = {x.loop: size_of(x.loop) if x.loop in asking else x.parts for x in found}
+    pay = [x for x in found if is_short(size_of(x.loop), sizes[x.loop])]
     return max(pay, key=lambda one: (one.parts, size_of(one.loop)), default=None)
 
 
