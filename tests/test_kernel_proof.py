@@ -446,11 +446,28 @@ def test_kernels_of_random_programs_are_proven(program: Program) -> None:
         assert prove(UOp.sink(program.value), target).count.unknown == 0
 
 
-def test_the_one_iteration_that_a_sum_chooses_by_a_remainder_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    x, w = data(2, 1, 2), data(1, 1, 2)
-    x.requires_grad_(), x.conv2d(w).mul(data(2, 1, 1)).sum().backward()
+def _slope(function: Callable[[Tensor], Tensor], *shape: int) -> Tensor:
+    x = data(*shape).requires_grad_()
+    return function(x).sum().gradient(x)[0]
+
+
+FOUND: dict[str, Callable[[], Tensor]] = {
+    "one iteration, by a remainder": lambda: _slope(
+        lambda x: x.conv2d(data(1, 1, 2)).mul(data(2, 1, 1)), 2, 1, 2
+    ),
+    "one iteration, from the end": lambda: _slope(
+        lambda x: x.conv_transpose2d(data(7, 2, 3), stride=(1,), padding=(1,)).mul(data(2, 1)),
+        1,
+        7,
+        1,
+    ),
+    "loops that run backwards": lambda: _slope(lambda x: x.cumsum(0).square(), 7),
+    "lanes within lanes": lambda: data(4).log_softmax().sum(),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_became_of_each_iteration_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder()
-    compile_with(recorder, x.grad, monkeypatch)
+    compile_with(recorder, FOUND[name](), monkeypatch)
     assert not any([prove(body, CPU).not_covered for body in recorder.bodies])

@@ -245,14 +245,22 @@ def map_by_position(
     form = linear_form(before)
     if form is None:
         return None
-    moving = sorted((x for x in loops if form.parts.get(x, 0) > 0), key=lambda x: -form.parts[x])
-    fixed = Linear({x: c for x, c in form.parts.items() if x not in moving}, form.constant)
+    moving = sorted((x for x in loops if form.parts.get(x, 0)), key=lambda x: -abs(form.parts[x]))
+    falling = [x for x in moving if form.parts[x] < 0]
+    least = sum([form.parts[x] * (loop_size(x) - 1) for x in falling])
+    fixed = Linear({x: c for x, c in form.parts.items() if x not in moving}, form.constant + least)
     whole = fixed.term()
     position = after if whole is UOp.index(0) else after + whole * -1
-    strides = [(form.parts[x], loop_size(x)) for x in moving]
+    strides = [(abs(form.parts[x]), loop_size(x)) for x in moving]
     found = dict(zip(moving, digits(position, strides, limits_of(given))))
+    found.update({x: turned(x).substitute({x: found[x]}) for x in falling})
     found.update({x: UOp.index(0) for x in loops if x not in found})
     return found
+
+
+def turned(loop: UOp) -> UOp:
+    """The value of a loop in the iteration that is as far from the last one as this is from the first."""
+    return UOp.index(loop_size(loop) - 1) + loop * -1
 
 
 def map_by_digits(loop: UOp, term: UOp, after: Sequence[UOp]) -> LoopMap | None:

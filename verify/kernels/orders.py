@@ -14,7 +14,7 @@ from math import prod
 import numpy
 
 from proofgrad.core.ir.uop import UOp
-from proofgrad.verify.kernels.loops import LoopMap, map_by_digits, row_major, values_at
+from proofgrad.verify.kernels.loops import LoopMap, map_by_digits, row_major, turned, values_at
 from proofgrad.verify.kernels.terms import DIGITS, Points, Terms, loop_name, loop_size, loops_of
 
 MOST_ITERATIONS = 1 << 16
@@ -39,18 +39,38 @@ def map_by_values(
     number_at = {int(x): k for k, x in enumerate(_values(terms, old, at, count))}
     if len(number_at) < count:
         return None
-    total = UOp.index(0)
+
+    def numbers_of(loop: UOp, new: UOp) -> list[int]:
+        values = _values(terms, new, {loop: numpy.arange(loop_size(loop))}, loop_size(loop))
+        return [number_at.get(int(x), -1) for x in values]
+
+    falling = {x: turned(x) for x in after if _falls(numbers_of(x, new))}
+    new, total = new.substitute(falling), UOp.index(0)
     for loop in after:
-        size = loop_size(loop)
-        found = _values(terms, new, {loop: numpy.arange(size)}, size)
-        order = _as_digits(loop, [number_at.get(int(x), -1) for x in found])
+        order = _as_digits(loop, numbers_of(loop, new))
         if order is None:
             return None
         total = total + order
     one = before[0]
     if len(before) > 1:
         one = UOp.range(prod(map(loop_size, before)), ONE)
-    return _of_all(map_by_digits(one, total, after), one, before)
+    return _turned(_of_all(map_by_digits(one, total, after), one, before), falling)
+
+
+def _falls(numbers: Sequence[int]) -> bool:
+    return len(numbers) > 1 and numbers[1] < numbers[0]
+
+
+def _turned(found: LoopMap | None, falling: dict[UOp, UOp]) -> LoopMap | None:
+    """The map of loops of which some, after, run backwards."""
+    if found is None or not falling:
+        return found
+    terms = {x: term.substitute(falling) for x, term in found.terms.items()}
+    back = {
+        x: turned(x).substitute({x: term}) if x in falling else term
+        for x, term in found.inverse.items()
+    }
+    return LoopMap(terms, back, found.partial)
 
 
 def _values(terms: Terms, position: UOp, at: dict[UOp, numpy.ndarray], count: int) -> numpy.ndarray:

@@ -17,7 +17,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernels.loops import linear_form, row_major
 from proofgrad.verify.kernels.matrices import is_nothing, sum_in_item, sum_of_products
-from proofgrad.verify.kernels.terms import DIGITS, LANE, loop_size
+from proofgrad.verify.kernels.terms import BOUND_LANE, DIGITS, LANE, is_of_lanes, loop_size
 from proofgrad.verify.sampled.linear import CARRIED
 from proofgrad.verify.sampled.nesting import Nesting, NotCovered, NotReadable
 
@@ -224,10 +224,13 @@ class _Reader:
         return sum_in_item(node.arg, register, held, *factors, node.dtype.scalar)
 
     def _over_lanes(self, node: UOp, value: UOp) -> UOp:
+        """A reduction over a loop of its own: what it combines may hold another one over lanes."""
         lane = self._lane(node.src[0].dtype.lanes)
-        loops: tuple[UOp, ...] = (lane,)
+        number, role = lane.arg
+        own = lane.replace(arg=(number + BOUND_LANE * (1 + _reductions_of_lanes(value)), role))
+        value, loops = value.substitute({lane: own}), (own,)
         if value.op is Ops.REDUCE and value.arg is node.arg:
-            value, loops = value.src[0], (*value.src[1:], lane)
+            value, loops = value.src[0], (*value.src[1:], own)
         return UOp(Ops.REDUCE, node.dtype.scalar, (value, *loops), node.arg)
 
     def _reduction(self, result: UOp) -> UOp:
@@ -279,6 +282,16 @@ class _Reader:
         if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or len(operands) != 1:
             raise NotReadable(f"a register is not combined with one value: {combined!r}")
         return outer.op, self.scalar(operands[0])
+
+
+def _reductions_of_lanes(value: UOp) -> int:
+    """How many reductions over lanes a value has in one another."""
+    deepest: dict[UOp, int] = {}
+    for node in toposort((value,)):
+        below = max([deepest[source] for source in node.src], default=0)
+        is_one = node.op is Ops.REDUCE and any(map(is_of_lanes, node.src[1:]))
+        deepest[node] = below + is_one
+    return deepest[value]
 
 
 def _product(register: UOp) -> tuple[tuple[UOp, ...], list[UOp], UOp] | None:

@@ -24,6 +24,7 @@ Points = dict[str, Any]  # the values of each loop, one array each
 
 # The numbers of the loop that stands for the lanes of vectors, and of those over all elements of a result.
 LANE, DIGITS = 1 << 30, 1 << 31
+BOUND_LANE = 1 << 24  # what those of reductions over lanes lie apart
 
 # Beyond it values are not computed with 64-bit integers.
 EXACT_LIMIT = 1 << 62
@@ -35,6 +36,11 @@ def loop_name(loop: UOp) -> str:
     if number == LANE:
         return "lane"
     return f"digit{number - DIGITS}" if number >= DIGITS else f"r{number}"
+
+
+def is_of_lanes(loop: UOp) -> bool:
+    """Whether a loop is that of a reduction over lanes."""
+    return LANE + BOUND_LANE <= loop.arg[0] < DIGITS
 
 
 def loads_below(node: UOp) -> list[UOp]:
