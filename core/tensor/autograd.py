@@ -35,7 +35,7 @@ def nodes_reached(order: Sequence[UOp]) -> set[UOp]:
     reached = {order[-1]}
     for node in reversed(order):
         if node in reached:
-            reached.update(_passed_to(node))
+            reached.update(passed_to(node))
     return reached
 
 
@@ -47,7 +47,7 @@ def leads_to(root: UOp, wanted: set[UOp]) -> bool:
         node = stack.pop()
         if node in wanted or (known is not None and known.get(node) in wanted):
             return True
-        more = () if node.op is BUFFER else _passed_to(node)
+        more = () if node.op is BUFFER else passed_to(node)
         for source in more:
             if source not in seen:
                 seen.add(source)
@@ -55,7 +55,7 @@ def leads_to(root: UOp, wanted: set[UOp]) -> bool:
     return False
 
 
-def _passed_to(node: UOp) -> tuple[UOp, ...]:
+def passed_to(node: UOp) -> tuple[UOp, ...]:
     """The sources that a gradient may pass to; of a custom gradient, the inputs of its function."""
     if node.op is not Ops.DETACH:
         return node.src
@@ -73,7 +73,7 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
     needed = _on_a_path(order, set(wanted))
     found: dict[UOp, list[UOp]] = {order[-1]: [seed]}
     for node in reversed(order):
-        for cotangent in [] if needed.isdisjoint(_passed_to(node)) else _sums(found, node):
+        for cotangent in [] if needed.isdisjoint(passed_to(node)) else _sums(found, node):
             for source, part in zip(node.src, _parts(library, facts, node, cotangent), strict=True):
                 if part is not None and source in needed:
                     found.setdefault(source, []).append(part)
@@ -161,6 +161,6 @@ def _on_a_path(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
     """The float nodes through which a target reaches the root."""
     needed: set[UOp] = set()
     for node in order:
-        if node in targets or (node.dtype.is_float and not needed.isdisjoint(_passed_to(node))):
+        if node in targets or (node.dtype.is_float and not needed.isdisjoint(passed_to(node))):
             needed.add(node)
     return needed

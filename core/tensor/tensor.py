@@ -20,9 +20,17 @@ from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.data.errors import DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.known_gradients import known_gradients
+from proofgrad.core.tensor.lost_ways import (
+    LOST,
+    Origins,
+    note_origins,
+    origins_below,
+    origins_of_result,
+)
 from proofgrad.core.tensor.methods.base import (
     GRADIENTS,
     Awaited,
+    LostWay,
     TensorBase,
     alive,
     describe,
@@ -48,6 +56,7 @@ from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import is_on_disk
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
+from proofgrad.core.tensor.runtime.memory import buffer_below
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute
 from proofgrad.core.tensor.runtime.recording import before_accumulate
 from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
@@ -109,10 +118,13 @@ class Tensor(
         if TRACING.on:
             return False
         keeps_graph = self._leads_to_a_parameter()
+        origins = _origins(self)
         is_alone = not keeps_graph and owners_of_attribute(self, "_uop") == 1
         node = machine.run_again(self._uop, self.device, is_alone)
         if node is None:
             return False
+        if origins is not None:
+            note_origins(node, origins)
         if not keeps_graph:
             self._uop = node
         return True
@@ -231,6 +243,14 @@ class Tensor(
                 " was made within no_grad or by a TinyJit, or the target was written to since; materialize_grads=True"
                 " gives zeros"
             )
+        lost = set() if materialize_grads else {id(one) for one in _lost(self._uop)}
+        partial = [target for target in targets if id(target) in lost]
+        if partial:
+            raise GradientError(
+                f"the gradient to {describe(partial[0])} would be a part of it: this value is also made of the result of a"
+                " function that TinyJit recorded, which was made of that Tensor and keeps no way to it. Take the gradient"
+                " within the function, or detach() what it gives; materialize_grads=True gives the part"
+            )
         return self._gradients(order, targets, nodes, gradient)
 
     def _gradients(
@@ -285,6 +305,12 @@ class Tensor(
         """
         while self._awaited:
             part, *rest = self._awaited
+            if isinstance(part, LostWay):
+                raise GradientError(
+                    f"the gradient of {describe(self)} is not known: `backward` came to the result of a function that TinyJit"
+                    " recorded, which was made of this Tensor and keeps no way to it. Call backward within the function, or"
+                    " detach() what it gives; zero_grad() forgets it"
+                )
             self._awaited = tuple(rest)
             more = self._derived(part)
             if more is not None:
@@ -326,8 +352,17 @@ class Tensor(
         for leaf, part in zip(leaves, self._gradients(order, leaves, nodes, gradient), strict=True):
             before_accumulate(leaf)
             leaf.grad = part if leaf.grad is None else leaf.grad + part
+        self._leave_lost_ways(leaves)
         self._leave_to_derive(present, leaves, gradient)
         return self
+
+    def _leave_lost_ways(self, leaves: Sequence[Tensor]) -> None:
+        """Say so to Tensors whose gradient lacks a part, for who asks for it; nobody may."""
+        lost = _lost(self._uop)
+        is_asked = any([one._requires_grad for one in (*leaves, *lost)])
+        for one in lost:
+            if one._requires_grad or (one._requires_grad is None and not is_asked):
+                one._awaited += (LostWay(),)
 
     def _leave_to_derive(
         self, present: set[UOp], leaves: Sequence[Tensor], gradient: Tensor | None
@@ -399,6 +434,7 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
             tensor._uop = machine.PENDING
 
     roots = [tensor._uop for tensor in tensors]
+    origins = [_origins(tensor) for tensor in tensors]
     with Interrupts() as interrupts:
         try:
             results = machine.realize(roots, device, release, None, interrupts)
@@ -408,6 +444,26 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
             raise
         for k, tensor in free:
             tensor._uop = results[k]
+    for result, known in zip(results, origins):
+        if known is not None:
+            note_origins(result, known)
+
+
+def _origins(tensor: Tensor) -> Origins | None:
+    """What `note_origins` is to be told of the value of a Tensor; None: nothing. A gradient passes no leaf."""
+    if not LOST.data:  # type: ignore[attr-defined]
+        return None
+    is_leaf = id(tensor) in TensorBase._leaves or tensor._requires_grad is False
+    return frozenset() if is_leaf else origins_of_result(tensor._uop)
+
+
+def _lost(root: UOp) -> list[Tensor]:
+    """The Tensors to which a gradient of `root` lacks a part."""
+    if not LOST.data:  # type: ignore[attr-defined]
+        return []
+    leaves = {buffer_below(leaf._uop) for leaf in alive(TensorBase._leaves)}
+    found = [origin() for origin in origins_below(root, leaves)]
+    return [one for one in found if one is not None]
 
 
 def _restored(

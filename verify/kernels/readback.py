@@ -228,7 +228,8 @@ class _Reader:
         lane = self._lane(node.src[0].dtype.lanes)
         number, role = lane.arg
         own = lane.replace(arg=(number + BOUND_LANE * (1 + _reductions_of_lanes(value)), role))
-        value, loops = value.substitute({lane: own}), (own,)
+        value = value.substitute({lane: own})
+        loops: tuple[UOp, ...] = (own,)
         if value.op is Ops.REDUCE and value.arg is node.arg:
             value, loops = value.src[0], (*value.src[1:], own)
         return UOp(Ops.REDUCE, node.dtype.scalar, (value, *loops), node.arg)

@@ -40,7 +40,8 @@ def loop_name(loop: UOp) -> str:
 
 def is_of_lanes(loop: UOp) -> bool:
     """Whether a loop is that of a reduction over lanes."""
-    return LANE + BOUND_LANE <= loop.arg[0] < DIGITS
+    number: int = loop.arg[0]
+    return LANE + BOUND_LANE <= number < DIGITS
 
 
 def loads_below(node: UOp) -> list[UOp]:

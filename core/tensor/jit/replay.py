@@ -21,6 +21,7 @@ from proofgrad.core import settings
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import show, sizes
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.data.variables import are_as_before
 from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, base_again, steps_of_view
@@ -28,6 +29,7 @@ from proofgrad.core.tensor.jit.alone import alone
 from proofgrad.core.tensor.jit.inputs import Inputs, inputs_device, one_for_each_input
 from proofgrad.core.tensor.jit.live_tensors import Source
 from proofgrad.core.tensor.jit.slots import Made, Read, Target, no_node
+from proofgrad.core.tensor.lost_ways import floats_reached, note_origins
 from proofgrad.core.tensor.methods.base import own_copy
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.arena import Arena, make_arena
@@ -77,6 +79,7 @@ class Replay:
         if not targets:
             raise JitError(f"{recording.name} gives no Tensor and writes to none")
         inputs = Inputs(recording, targets)
+        _find_origins(recording, targets)
         roots = _roots(targets)
         check = machine.compiler().checks()
         named = [] if check is None else check.named(roots, recording.holders.entries.values())
@@ -92,8 +95,9 @@ class Replay:
                 for tensor, root in zip(tensors, roots):
                     tensor._uop = root
                 raise
-            for tensor, node in zip(tensors, nodes):
-                tensor._uop = node
+            for target, node in zip(targets, nodes):
+                target.tensor._uop = node
+                note_origins(node, target.origins) if target.origins else None
         if inputs.unsettled:
             found = [source.get(recording.arguments) for source in inputs.unsettled]
             _compute([tensor for tensor in found if tensor is not None])
@@ -173,6 +177,7 @@ class Replay:
                     slot, target.tensor.shape, info, target.is_result, target.source,
                     target.gradient_of, reads.get(slot),
                     steps_of_view(target.tensor, arguments, given) if target.is_result else (),
+                    target.origins,
                 )
             )  # fmt: skip
         uses = Counter([made.slot for made in found])
@@ -442,6 +447,18 @@ def _aliases(
     effects = [*[source for _, source in written], *owners, *added]
     known = [*read, *effects, *recording.returned]
     return Aliases(recording.arguments, known, written, bool(effects))
+
+
+def _find_origins(recording: _Recording, targets: Sequence[Target]) -> None:
+    """Note of each result of which Tensors it is made that are there, and not written to."""
+    holders = recording.holders
+    written = {id(tensor) for tensor, _ in holders.noted()}
+    for target in targets:
+        root = target.tensor._uop
+        if target.source is None and root.dtype.is_float:
+            read = holders.readers(set(floats_reached(without_bodies(root))))
+            refs = [source.tensor for source, _ in read if source.tensor and not source.gradient]
+            target.origins = frozenset([one for one in refs if id(one()) not in written])
 
 
 def _compute(tensors: list[Tensor]) -> None:

@@ -14,6 +14,7 @@ from proofgrad.core.ir.shapes import Shape, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.jit.aliasing import Step
 from proofgrad.core.tensor.jit.live_tensors import Source
+from proofgrad.core.tensor.lost_ways import Origins, note_origins
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.execute import allocate
 from proofgrad.core.tensor.runtime.memory import buffer_below, is_flat, memory_of, new_value
@@ -36,6 +37,9 @@ class Target:
     is_result: bool = False
     source: Source | None = None  # of one that is written to
     gradient_of: Source | None = None
+    origins: Origins = (
+        frozenset()
+    )  # of a result: Tensors that it is made of, in a way that a gradient could pass
 
 
 @dataclass(slots=True)
@@ -77,6 +81,7 @@ class Made:
     gradient_of: Source | None
     read: Read | None = None  # of one that is written in place
     steps: Sequence[Step] = ()  # of a result that is a view
+    origins: Origins = frozenset()  # to which a gradient would pass
     is_plain: bool = True
     may_spare: bool = False
     spares: list[Spare] = field(default_factory=list)
@@ -104,6 +109,8 @@ class Made:
         if self.again is not None:
             return self.again.node
         node = new_value(self.info, shape, handle)
+        if self.origins:
+            note_origins(node, self.origins)
         if self.may_spare and len(self.spares) < SPARES:
             self.spares.append(Spare(node, handle))
         return node

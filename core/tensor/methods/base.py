@@ -51,6 +51,10 @@ class Awaited(NamedTuple):
     leaves: frozenset[UOp]
 
 
+class LostWay(NamedTuple):
+    """What `backward` could not add: a way to the Tensor led through the result of a recorded function."""
+
+
 class Link(NamedTuple):
     """One step of a view: the Tensor below it, which may be gone, and the operation."""
 
@@ -91,7 +95,9 @@ class TensorBase(metaclass=ShowsTraining):
     _uop: UOp
     device: str
     _grad: Any  # a Tensor, or None
-    _awaited: tuple[Awaited, ...]  # parts of the gradient that are derived when somebody asks
+    _awaited: tuple[
+        Awaited | LostWay, ...
+    ]  # parts of the gradient that are derived when somebody asks
     _requires_grad: bool | None
     # Of a view: the Tensors that it shows elements of, nearest first, and how.
     _base: tuple[Link, ...] | None

@@ -1,0 +1,126 @@
+"""Gradients that come to the result of a recorded function: what it was made of gets none without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from proofgrad import Tensor, TinyJit
+from proofgrad.core.tensor.data.errors import GradientError
+from proofgrad.nn.optim import SGD
+
+Function = Callable[[Tensor], Tensor]
+
+
+def weights() -> Tensor:
+    return Tensor([2.0, 3.0], requires_grad=True)
+
+
+def recorded(function: Function, calls: int) -> Tensor:
+    """What the last call gives: the second is recorded, those that follow are replays."""
+    jitted = TinyJit(function)
+    return [jitted(Tensor([1.0, 1.0])) for _ in range(calls)][-1]
+
+
+@pytest.mark.parametrize("calls", [2, 3, 5])
+@pytest.mark.parametrize("after", [lambda z: z, lambda z: (z * 2).realize().reshape(2)])
+def test_partial_gradient_beside_a_recorded_function_is_refused(
+    calls: int, after: Function
+) -> None:
+    w = weights()
+    loss = (after(recorded(lambda x: (x * w).relu().realize(), calls)) * w).sum()
+    with pytest.raises(GradientError, match=r"would be a part of it.* TinyJit"):
+        loss.gradient(w)
+    assert len(loss.gradient(w, materialize_grads=True)) == 1
+    loss.backward()
+    with pytest.raises(GradientError, match=r"\(2,\) .* is not known.* TinyJit recorded"):
+        w.grad  # noqa: B018
+    with pytest.raises(GradientError, match="is not known"):
+        SGD([w]).step()
+    w.zero_grad()
+    assert w.grad is None
+
+
+def test_gradient_of_the_call_before_the_recording_is_whole() -> None:
+    w = weights()
+    (recorded(lambda x: (x * w).realize(), 1) * w).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [4.0, 6.0]
+
+
+def without_gradients(w: Tensor) -> Function:
+    def function(x: Tensor) -> Tensor:
+        with Tensor.no_grad():
+            return (x * w).realize()
+
+    return function
+
+
+NOTHING_LOST: dict[str, Callable[[Tensor], Function]] = {
+    "detached": lambda w: lambda x: (x * w.detach()).realize(),
+    "no_grad": without_gradients,
+    "compared": lambda w: lambda x: (w > x).where(x, x * 2).realize(),
+    "frozen": lambda w: lambda x: (x * w.detach().requires_grad_(False)).realize(),
+    "without it": lambda w: lambda x: (x * 2).realize(),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_LOST)
+def test_gradient_that_a_recorded_function_passes_on_to_nothing_is_whole(name: str) -> None:
+    w = weights()
+    z = recorded(NOTHING_LOST[name](w), 4)
+    (z * w).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == z.tolist()
+    assert (z * w).sum().gradient(w)[0].tolist() == z.tolist()
+
+
+def test_gradient_of_others_beside_a_lost_one_is_given() -> None:
+    """As that of a critic, of what a recorded generator made."""
+    w, v = weights(), weights()
+    z = recorded(lambda x: (x * w).realize(), 4)
+    (z * v).sum().backward()
+    assert v.grad is not None and v.grad.tolist() == [2.0, 3.0]
+    w.zero_grad()
+    (w * v.detach()).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [2.0, 3.0]
+
+
+def test_gradient_of_a_recorded_result_that_was_made_a_leaf_ends_there() -> None:
+    w = weights()
+    z = recorded(lambda x: (x * w).realize(), 4).requires_grad_()
+    (z * w).sum().backward()
+    assert z.grad is not None and z.grad.tolist() == [2.0, 3.0]
+    assert w.grad is not None and w.grad.tolist() == [2.0, 3.0]
+
+
+def test_parameters_of_a_recorded_step_take_gradients_after_it() -> None:
+    w = weights()
+    optimizer = SGD([w], lr=0.5)
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = (x * w).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    @TinyJit
+    def slope(x: Tensor) -> Tensor:
+        w.grad = None
+        (x * w).sum().backward()
+        assert w.grad is not None
+        return w.grad.realize()
+
+    with Tensor.train():
+        losses = [step(Tensor([1.0, 1.0])) for _ in range(4)]
+    w.grad = None
+    (losses[-1] * w).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [losses[-1].item()] * 2
+    for _ in range(4):
+        slope(Tensor([1.0, 1.0]))
+    with Tensor.train():
+        optimizer.step()
+    w.zero_grad()
+    (w * w).sum().backward()
+    assert w.grad.tolist() == (w.detach() * 2).tolist()
