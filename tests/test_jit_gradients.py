@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from proofgrad import Tensor, TinyJit
 from proofgrad.core.tensor.data.errors import GradientError
+from proofgrad.nn import BatchNorm
 from proofgrad.nn.optim import SGD
 
 Function = Callable[[Tensor], Tensor]
@@ -124,3 +126,56 @@ def test_parameters_of_a_recorded_step_take_gradients_after_it() -> None:
     w.zero_grad()
     (w * w).sum().backward()
     assert w.grad.tolist() == (w.detach() * 2).tolist()
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_function_is_recorded_for_itself_within_no_grad(first: bool) -> None:
+    w, x = weights(), Tensor([1.0, 1.0])
+    scaled = TinyJit(lambda x: (x * w).realize())
+    for off in (first, not first, first, not first):
+        for _ in range(2):
+            w.zero_grad()
+            with Tensor.inference_mode(off):
+                z = scaled(x)
+            (z * w).sum().backward()
+        if off:
+            assert w.grad is not None and w.grad.tolist() == [2.0, 3.0]
+    w.zero_grad()
+    (scaled(x) * w).sum().backward()
+    with pytest.raises(GradientError, match="TinyJit recorded"):
+        w.grad  # noqa: B018
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_function_is_recorded_for_each_mode_of_training_that_it_looks_at(first: bool) -> None:
+    norms, x = [BatchNorm(2), BatchNorm(2)], Tensor([[1.0, 5.0], [3.0, 9.0]])
+    recorded_norm, plain = TinyJit(lambda x: norms[0](x).realize()), norms[1]
+    twice = TinyJit(lambda x: (x * 2).realize())
+    for mode in (first, first, first, not first, not first, first):
+        with Tensor.train(mode):
+            np.testing.assert_allclose(recorded_norm(x).numpy(), plain(x).numpy(), rtol=1e-6)
+            twice(x)
+        assert norms[0].running_mean.tolist() == plain.running_mean.tolist()
+    assert len(recorded_norm._kept) == 2 and len(twice._kept) == 1
+
+
+def test_weights_that_are_frozen_after_the_recording_stay_and_learn_again() -> None:
+    def trained(jit: bool) -> list[object]:
+        w, v, found = weights(), weights(), list[object]()
+        optimizer = SGD([w, v], lr=0.25, momentum=0.5)
+
+        def step(x: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            loss = (x * w * v).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        called = TinyJit(step) if jit else step
+        with Tensor.train():
+            for asks in (True, True, True, False, False, False, True, True, True):
+                w.requires_grad_(asks)
+                found += [called(Tensor([1.0, 0.5])).item(), w.tolist(), v.tolist()]
+        return found
+
+    assert trained(True) == trained(False)

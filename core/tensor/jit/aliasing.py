@@ -26,6 +26,10 @@ class Outdated(Exception):  # noqa: N818  (no error: the function is recorded ag
     """What a recording reads is no longer what it was made for. Raised before anything is changed."""
 
 
+class OtherGradients(Outdated):
+    """`backward` would give gradients to other Tensors: which have one by then, an ordinary call is to say."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A link of a view, with the Tensor below it as an argument's or a result's number, or itself."""

@@ -23,7 +23,7 @@ from proofgrad.core.compile.plan.collector import rare_collection
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import say
 from proofgrad.core.tensor.data.errors import JitError
-from proofgrad.core.tensor.jit.aliasing import Outdated
+from proofgrad.core.tensor.jit.aliasing import OtherGradients, Outdated
 from proofgrad.core.tensor.jit.alone import alone, alone_with
 from proofgrad.core.tensor.jit.live_tensors import Holders, Source
 from proofgrad.core.tensor.jit.nested import (
@@ -41,6 +41,7 @@ from proofgrad.core.tensor.jit.replay import Replay
 from proofgrad.core.tensor.jit.same_call import SameCall
 from proofgrad.core.tensor.jit.slots import Target
 from proofgrad.core.tensor.methods.base import name_of
+from proofgrad.core.tensor.methods.training import ShowsTraining
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.memory import twin
 from proofgrad.core.tensor.runtime.recording import recorder, recording, watch_writes
@@ -58,7 +59,8 @@ class TinyJit(Generic[Result]):
 
     Arguments and results are Tensors and plain values, alone or in lists, tuples and dicts. Shapes,
     types and devices of Tensors and all plain values must stay as they were; a `Variable` may have
-    another value. Each call gives fresh
+    another value. A call within `no_grad`, or in the other mode of training where the function looks at that, is recorded for itself; where other Tensors
+    ask for gradients, it runs and is recorded again. Each call gives fresh
     results: those of the call before keep their values. Tensors that the function writes to with
     assign, `+=` or `x[...] = v` are written to by replays; random numbers go on. A call whose
     arguments are related in another way (one Tensor twice, one that the function writes to by a name
@@ -183,6 +185,10 @@ class TinyJit(Generic[Result]):
                 self.captured = recorded = fitting[0]
             results = recorded.run(arguments, values)
             return filled(recorded.result, results, arguments)  # type: ignore[no-any-return]
+        except OtherGradients:
+            self.reset()
+            self.cnt = 1
+            return self._run(args, kwargs)
         except Outdated:
             self._kept = [one for one in self._kept if one is not recorded]
         return self._record(args, kwargs)
@@ -219,6 +225,8 @@ class _Recording:
         self.positions: dict[int, UOp] = {}  # by the number of the argument
         self.random: dict[UOp, Callable[[], bytes]] = {}
         self.choices: dict[UOp, bool] = {}  # sizes, and whether they were 0 or more
+        self.derives = False  # whether it called `backward`
+        self.asks_for_training = False  # whether the function looked at `Tensor.training`
         self.holders: Holders
         self.numbers: dict[int, int] = {}
         self.returned: list[Source] = []  # Tensors that were there before, and that it gives
@@ -232,6 +240,7 @@ class _Recording:
         self.holders.note_write(tensor)
 
     def before_accumulate(self, leaf: Any) -> None:
+        self.derives = True
         self.holders.note_accumulate(leaf)
 
     def refuse_read(self) -> None:
@@ -251,9 +260,12 @@ class _Recording:
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self._stand_in()
         self.holders = Holders(self.arguments)
+        looks = ShowsTraining.looks
         with recording(self):
             try:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                self.asks_for_training = ShowsTraining.looks > looks
+                return result
             except BaseException:
                 self._give_back()
                 raise

@@ -24,13 +24,19 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.data.variables import are_as_before
-from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, base_again, steps_of_view
+from proofgrad.core.tensor.jit.aliasing import (
+    Aliases,
+    OtherGradients,
+    Outdated,
+    base_again,
+    steps_of_view,
+)
 from proofgrad.core.tensor.jit.alone import alone
 from proofgrad.core.tensor.jit.inputs import Inputs, inputs_device, one_for_each_input
 from proofgrad.core.tensor.jit.live_tensors import Source
 from proofgrad.core.tensor.jit.slots import Made, Read, Target, no_node
 from proofgrad.core.tensor.lost_ways import floats_reached, note_origins
-from proofgrad.core.tensor.methods.base import own_copy
+from proofgrad.core.tensor.methods.base import GRADIENTS, own_copy
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.arena import Arena, make_arena
 from proofgrad.core.tensor.runtime.canonical import computed
@@ -138,6 +144,9 @@ class Replay:
         )
         self._constant = inputs.constant
         self.accumulated = recording.holders.accumulated()
+        sources = [source for _, source, *_ in inputs.reads] if recording.derives else []
+        read = [(source, source.get(recording.arguments)) for source in sources]
+        self._asked = [(source, one._requires_grad) for source, one in read if one is not None]
         self.aliases = _aliases(recording, targets, inputs, self.accumulated)
         self.made = self._results(targets, recording.arguments)
         self._check_in_place()
@@ -162,6 +171,8 @@ class Replay:
         self.lock = threading.Lock()  # the tables of memory are for one run at a time
         _REPLAYS.add(self)
         self.exactness = settings.stored(_NOT_EXACT)
+        self._gradients_are_off = GRADIENTS.are_off
+        self._training = Tensor.training if recording.asks_for_training else None
         self.only_launch = self.program.native if self._changes_nothing() else None
         self.same_call: Callable[[Sequence[Any]], Any] | None = None  # see same_call.py
 
@@ -225,7 +236,7 @@ class Replay:
 
     def _changes_nothing(self) -> bool:
         """Does it give small results and have no other effect, and look at nothing but where its inputs are?"""
-        asks = self._constant or self._agreeing or self.accumulated or self.random
+        asks = self._constant or self._agreeing or self.accumulated or self._asked or self.random
         is_simple = all(
             [made.may_spare and made.is_result and not made.steps for made in self.made]
         )
@@ -242,8 +253,14 @@ class Replay:
         return self.is_as_exact() and len(arguments) == len(self.nodes) and all(is_same)
 
     def is_as_exact(self) -> bool:
-        """Whether the settings that let values be inexact are those under which this was recorded."""
-        return self.exactness == settings.stored(_NOT_EXACT)
+        """Whether the modes, and the settings that let values be inexact, are those under which this was recorded."""
+        return self.is_in_mode() and self.exactness == settings.stored(_NOT_EXACT)
+
+    def is_in_mode(self) -> bool:
+        """Whether gradients are on or off, and layers train or not if that matters, as when this was recorded."""
+        if GRADIENTS.are_off is not self._gradients_are_off:
+            return False
+        return self._training is None or self._training == Tensor.training
 
     def fits(self, arguments: Sequence[Tensor], values: dict[str, int]) -> bool:
         """Whether a replay for these arguments and values of variables gives what the function would."""
@@ -265,6 +282,8 @@ class Replay:
     def _run(self, arguments: Sequence[Tensor], values: dict[str, int]) -> list[Any]:
         if self._constant or self._agreeing:
             self._check_known(arguments)
+        if self._asked:
+            self._check_asked(arguments)
         if self.accumulated:
             self._check_gradients(arguments)
         watched = is_watched()
@@ -335,6 +354,13 @@ class Replay:
         handles = memory_of_variables(self.plan, self.values)
         for slot, handle in enumerate(handles, self.plan.inputs + len(self.plan.made)):
             self._use(slot, handle)
+
+    def _check_asked(self, arguments: Sequence[Tensor]) -> None:
+        """Raises: OtherGradients if `backward` would give gradients to other Tensors."""
+        for source, asks in self._asked:
+            tensor = source.get(arguments)
+            if tensor is not None and tensor._requires_grad is not asks:
+                raise OtherGradients
 
     def _check_gradients(self, arguments: Sequence[Tensor]) -> None:
         for source, had_one in self.accumulated:

@@ -56,7 +56,8 @@ class SameCall:
             return None
         replay = self._replay
         nodes, objects = replay.nodes, replay.objects
-        if len(arguments) != len(nodes) or not (self._is_exact or replay.is_as_exact()):
+        is_as_recorded = replay.is_in_mode() if self._is_exact else replay.is_as_exact()
+        if len(arguments) != len(nodes) or not is_as_recorded:
             return None
         for k, one in enumerate(arguments):
             last = objects[k]()

@@ -19,10 +19,12 @@ class ShowsTraining(type):
     """The type of classes of Tensors, so that `Tensor.training` may be read and set."""
 
     _of_process = settings.number("TRAINING") > 0
+    looks = 0  # how often anybody asked, so that one can say whether a function did
 
     @property
     def training(cls) -> bool:
         """The mode of the innermost `train()` around here, else that of the process."""
+        ShowsTraining.looks += 1
         within = _WITHIN.get()
         return ShowsTraining._of_process if within is None else within
 

@@ -155,6 +155,7 @@ class OneCycleLR(LRScheduler):
 
     `pct_start` is the share of steps that go up; `anneal_strategy` "cos" or "linear" (Smith and
     Topin, 2018). `step()` past `total_steps` raises ValueError; in a recorded function the rate stays then.
+    The momentum stays as it is: as torch's with cycle_momentum=False.
     """
 
     def __init__(
