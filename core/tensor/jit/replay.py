@@ -171,8 +171,8 @@ class Replay:
         self.lock = threading.Lock()  # the tables of memory are for one run at a time
         _REPLAYS.add(self)
         self.exactness = settings.stored(_NOT_EXACT)
-        self._gradients_are_off = GRADIENTS.are_off
-        self._training = Tensor.training if recording.asks_for_training else None
+        self.gradients_are_off = GRADIENTS.are_off
+        self.training = Tensor.training if recording.asks_for_training else None
         self.only_launch = self.program.native if self._changes_nothing() else None
         self.same_call: Callable[[Sequence[Any]], Any] | None = None  # see same_call.py
 
@@ -258,9 +258,9 @@ class Replay:
 
     def is_in_mode(self) -> bool:
         """Whether gradients are on or off, and layers train or not if that matters, as when this was recorded."""
-        if GRADIENTS.are_off is not self._gradients_are_off:
+        if GRADIENTS.are_off is not self.gradients_are_off:
             return False
-        return self._training is None or self._training == Tensor.training
+        return self.training is None or self.training == Tensor.training
 
     def fits(self, arguments: Sequence[Tensor], values: dict[str, int]) -> bool:
         """Whether a replay for these arguments and values of variables gives what the function would."""

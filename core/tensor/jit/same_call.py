@@ -15,6 +15,7 @@ from weakref import ref
 from proofgrad.core import settings
 from proofgrad.core.tensor.jit.nested import Hole, TensorKind, filled
 from proofgrad.core.tensor.jit.slots import no_node
+from proofgrad.core.tensor.methods.base import GRADIENTS
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.execute import LISTENER
 from proofgrad.core.tensor.runtime.memory import memory_at_hand
@@ -34,12 +35,13 @@ _ASKED_IF_EXACT = settings.encoded("JIT", "DEBUG", "DEBUG_NANS", *settings.NOT_E
 class SameCall:
     """Such replays of one recording with an `only_launch`, of a function whose arguments are Tensors without names."""
 
-    __slots__ = ("_asked", "_is_exact", "_kinds", "_number", "_reads", "_replay", "_slots")
+    __slots__ = ("_asked", "_is_plain", "_kinds", "_number", "_reads", "_replay", "_slots")
 
     def __init__(self, replay: Replay, kinds: Sequence[TensorKind]) -> None:
         self._replay, self._kinds = replay, kinds
-        self._is_exact = not replay.exactness  # then one look says that nothing looser is asked for
-        self._asked = _ASKED_IF_EXACT if self._is_exact else _ASKED
+        is_exact = not replay.exactness  # then one look says that nothing looser is asked for
+        self._asked = _ASKED_IF_EXACT if is_exact else _ASKED
+        self._is_plain = is_exact and replay.training is None
         self._slots = {k: slot for slot, k in replay.arguments}
         result = replay.result
         is_one = isinstance(result, Hole) and not result.is_argument
@@ -56,8 +58,9 @@ class SameCall:
             return None
         replay = self._replay
         nodes, objects = replay.nodes, replay.objects
-        is_as_recorded = replay.is_in_mode() if self._is_exact else replay.is_as_exact()
-        if len(arguments) != len(nodes) or not is_as_recorded:
+        if len(arguments) != len(nodes) or GRADIENTS.are_off is not replay.gradients_are_off:
+            return None
+        if not self._is_plain and not replay.is_as_exact():
             return None
         for k, one in enumerate(arguments):
             last = objects[k]()
