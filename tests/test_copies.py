@@ -10,6 +10,7 @@ from proofgrad import Tensor, dtypes
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Copies, Schedule, Vectors
 from proofgrad.core.compile.schedule.copies import side_by_side
+from proofgrad.core.compile.schedule.vectors import LEAST_LANES
 
 AVX2 = Target("test", vector_bytes=32, vector_registers=16)
 RNG = np.random.default_rng(0)
@@ -95,6 +96,16 @@ def test_a_short_row_of_elements_is_one_pass() -> None:
         assert vectors.at_once == at_once
     flat, _ = of_last(zeros(50).exp())
     assert flat.at_once == 1
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_costly_work_of_short_rows_runs_along_the_rows(columns: int) -> None:
+    """Rows of 2 ran one by one, those of 5 in vectors of 8: what is cheap is taken so as it lies."""
+    x, rows, along_rows = zeros(4000, columns), zeros(4000, 1), (Vectors(0, 16, 1),)
+    (costly,) = schedules((x - rows).exp().sin(), AVX512)
+    (cheap,) = schedules(x - rows, AVX512)
+    assert costly.vectors == along_rows
+    assert (cheap.vectors == along_rows) == (columns < LEAST_LANES)
 
 
 def test_a_schedule_by_hand_is_taken_where_much_is_masked() -> None:

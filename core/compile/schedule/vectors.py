@@ -22,6 +22,7 @@ from proofgrad.core.compile.nests.loops import (
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.copies import (
+    WORK_OF_A_STEP,
     Nest,
     choose_copies,
     copies_of_choices,
@@ -53,6 +54,8 @@ MASKED_AGAIN = 2
 WORTH_FILLING = 16
 # Elements from lane to lane of vectors that a processor picks out of whole ones (backends/llvm/strided.py), so that no lane is filled by itself.
 PICKED = frozenset(range(-LARGEST_STEP, LARGEST_STEP + 1))
+# An estimate is not exact: other lanes have to take so many times less (measured: of rows of 5 to 7 an exponential takes as long either way).
+CLEARLY = 1.25
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 # Unless they are of so many loads, as where many gradients are added up: what is written out is not faster, and long.
@@ -126,7 +129,7 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
         found = [_candidate(nest, loop, lanes, at_once, override) for loop in others]
     fitting = [one for one in found if one is not None]
     picks = any([nest.is_of_results(one.loop) and not one.by_lane for one in fitting])
-    return sorted(
+    chosen = sorted(
         fitting,
         key=lambda one: (
             picks and _is_window(one, nest),
@@ -136,6 +139,40 @@ def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
             -one.lanes,
         ),
     )
+    return _filled_apart(nest, chosen, lanes) + chosen
+
+
+def _filled_apart(nest: Nest, found: list[_Candidate], lanes: int) -> list[_Candidate]:
+    """A loop of results whose lanes lie apart in memory, where that takes less than the best that was found, or than no vectors, as where rows
+    are short."""
+    if nest.target.work_items or nest.looped:
+        return []
+    known = {one.loop for one in found}
+    wide = {x: _fitting_lanes(nest.size(x), lanes, rests=1) for x in output_loops(nest.kernel)}
+    costs = {x: _cycles_an_element(x, n, nest) for x, n in wide.items() if n and x not in known}
+    loop = min(costs, key=lambda one: costs[one], default=None)
+    if loop is None or not all([nest.is_of_results(one.loop) for one in found]):
+        return []
+    best, n = (found[0].loop, found[0].lanes) if found else (loop, 1)
+    pays = CLEARLY * costs[loop] < _cycles_an_element(best, n, nest)
+    return [_Candidate(loop, wide[loop] or 1, 0)] if pays else []
+
+
+def _cycles_an_element(loop: UOp, lanes: int, nest: Nest) -> float:
+    """Cycles that an element takes along a loop that runs in vectors of so many lanes: operations, accesses, and the loop itself."""
+    size, core, cycles = nest.size(loop), nest.target.core, WORK_OF_A_STEP * SHORT_CYCLES
+    for node, loops in nest.free.items():
+        if loop not in loops:
+            continue
+        times = prod([size_of(x) for x in loops if x.arg[1] is AxisRole.REDUCE])
+        if node.op in (Ops.LOAD, Ops.STORE):
+            step = coefficient(node.src[0].src[1], loop)
+            is_near = lanes == 1 or step == 1 or (step in PICKED and not size % lanes)
+            each = core.scatter_cycles if node.op is Ops.STORE else core.gather_cycles
+            cycles += times * (1 / core.loads_a_cycle if is_near else lanes * each)
+        elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
+            cycles += times * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
+    return cycles * -(-size // lanes) / size
 
 
 def _candidate(
