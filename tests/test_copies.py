@@ -108,6 +108,12 @@ def test_costly_work_of_short_rows_runs_along_the_rows(columns: int) -> None:
     assert (cheap.vectors == along_rows) == (columns < LEAST_LANES)
 
 
+def test_a_sum_over_rows_that_lie_apart_runs_in_vectors_of_each() -> None:
+    """Its loop counted the elements of all rows, and each was found by dividing."""
+    vectors, _ = of_last(zeros(141, 796)[:117:2].reshape(-1).mean())
+    assert vectors.lanes == 16
+
+
 def test_a_schedule_by_hand_is_taken_where_much_is_masked() -> None:
     override = Schedule(vectors=(Vectors(1, 16, 8),))
     (one,) = schedules(zeros(40, 130).sum(0), AVX512, override)

@@ -1,7 +1,7 @@
 """Tactic: a loop that indexes take apart becomes loops of its digits, the opposite of coalescing.
 
 A reshape that joins axes behind a convolution leaves one loop where the sum of products needs one for each axis: no tile
-lies over `i // 256` and `i % 16`. Nor do lanes: where nothing is summed, as in `repeat`, elements whose position is a remainder are read one by one.
+lies over `i // 256` and `i % 16`. Nor do lanes: where no product is summed, as in `repeat`, or in the sum of a slice, elements whose position is a remainder are read one by one.
 Does not own: the law (steps/split.py), which loops become one again (coalesce.py).
 
     for i < 1024: f(i // 256, i // 16 % 16, i % 16)   =   for a < 4: for b < 16: for c < 16: f(a, b, c)
@@ -62,12 +62,13 @@ def _of_products(kernel: UOp) -> list[UOp]:
 
 
 def _of_lanes(kernel: UOp, target: Target) -> list[UOp]:
-    """The loops of results of which nothing is a sum whose last digit fills a vector, inner ones first."""
+    """The loops whose last digit fills a vector, inner ones first: of what is reduced, or else of results."""
     lanes = min([target.lanes(store.src[1].dtype) for store in kernel.src])
-    is_sum = any([node.op is Ops.REDUCE for node in toposort((kernel,))])
-    if target.work_items or lanes == 1 or is_sum:
+    if target.work_items or lanes == 1:
         return []
-    loops = [x for x in output_loops(kernel) if is_fixed(x) and x.arg[1] is AxisRole.LOOP]
+    reduced = [node.src[1:] for node in toposort((kernel,)) if node.op is Ops.REDUCE]
+    of_results = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP]
+    loops = {x for group in reduced for x in group if is_fixed(x)} if reduced else of_results
     found = [x for x in loops if (sizes := _digits(kernel, x)) and sizes[-1] >= lanes]
     return sorted(found, key=lambda loop: -loop.arg[0])
 
