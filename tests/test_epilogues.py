@@ -57,6 +57,7 @@ def test_what_follows_running_sums_of_rows_is_not_computed_one_by_one() -> None:
     x = given(256, 128)
     assert sums(x.cumsum(1).gelu()) == 1
     assert sums(x.cumsum(1).relu()) == 0
+    assert sums(given(8, 135, 5).cumsum(2).sqrt().relu() / 3) == 1  # more than an addition hides
     assert sums(given(8, 20).cumsum(1).gelu()) == 0  # too few to launch a kernel for
     assert sums(given(5000, 16).cumsum(1).gelu()) == 1
 
@@ -85,6 +86,15 @@ def test_a_costly_value_is_computed_before_it_is_padded() -> None:
     assert sizes(x.relu().pad((1, 1, 1, 1))) == [64 * 32 * 100]
     wide = given(8, 32, 64, 62)
     assert sizes(wide.silu().pad((1, 1, 1, 1))) == [8 * 32 * 66 * 64]
+
+
+def test_a_reduction_is_not_computed_for_all_that_is_padded_around_it() -> None:
+    x = given(12, 1, 17, 50)
+    around = ((0, 5), (0, 1), (1, 2), (2, 4))
+    assert [size for _, size in stored(x.max((2, 3), keepdim=True).pad(around))] == [12, 17 * 56]
+    assert [
+        size for _, size in stored(x.max(3, keepdim=True).pad(around[:2] + ((1, 0), (0, 0))))
+    ] == [612]
 
 
 def test_a_costly_value_that_two_kernels_read_is_computed_once() -> None:
@@ -175,7 +185,7 @@ def test_a_loop_that_a_sum_changes_with_does_not_go_inside_of_one_that_it_does_n
 
 
 def test_work_that_is_costly_fills_vectors_of_short_rows() -> None:
-    """Rows of 10 that read every fifth element: one vector with a rest where much is computed of each."""
+    """Rows of 10 that read every fifth element: one vector with a rest, or vectors along the rows where much is computed of each."""
     (r0, r1), chosen = loops(640, 10), []
     read = load(1, r1 * 5 + r0 * 50, dtype=dtypes.float32)
     costly = read
@@ -183,6 +193,6 @@ def test_work_that_is_costly_fills_vectors_of_short_rows() -> None:
         costly = UOp(op, dtypes.float32, (costly,))
     for value in (read + read, costly):
         kernel = UOp.sink(store(r1 + r0 * 10, value))
-        chosen.append(choose_schedule(kernel, WIDE, AUTOMATIC).vectors)
-    assert chosen[0] == ()
-    assert [v.lanes for v in chosen[1] or ()] == [16]
+        chosen += choose_schedule(kernel, WIDE, AUTOMATIC).vectors or ()
+    assert [v.lanes for v in chosen] == [16, 16]
+    assert [v.loop for v in chosen] == [r1.arg[0], r0.arg[0]]

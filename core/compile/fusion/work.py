@@ -115,11 +115,7 @@ def apart_from_rows(
     for node in nodes:
         if node.op is Ops.PAD and is_plain(node.shape) and node not in written_out:
             source = _below_views(node.src[0])
-            if (
-                source.op in ELEMENTWISE
-                and source not in stored
-                and _is_padded(node, source, stored, target)
-            ):
+            if source not in stored and _is_padded(node, source, stored, target):
                 found.add(source)
     return found
 
@@ -161,8 +157,11 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
         return False
     is_of_scalars = not is_contraction(reduction) and _is_along_memory(reduction)
     work = cycles_of_work(end, stored, reduction, is_of_scalars)
-    if is_of_scalars:
-        work -= HIDDEN_CYCLES
+    if (
+        is_of_scalars
+    ):  # each result of a running sum waits for one addition, of a row for the last few
+        one = target.core.multiply_add_cycles
+        work -= one if is_running(reduction) else HIDDEN_CYCLES
     vectors = size if is_of_scalars else vectors_of_rows(reduction.shape, lanes)
     return pays_a_buffer(end, work * (vectors - size / lanes), 1, target)
 
@@ -182,13 +181,14 @@ def _is_along_memory(reduction: UOp) -> bool:
 
 
 def _is_padded(pad: UOp, source: UOp, stored: set[UOp], target: Target) -> bool:
-    """Whether what is padded is costly, and computed for many lanes that are not in it."""
+    """Whether what is padded is costly, and computed for many lanes that are not in it; reductions for all that is around it."""
     lanes = target.lanes(source.dtype)
-    if lanes < 2:
+    if lanes < 2 or (source.op not in ELEMENTWISE and source.op is not Ops.REDUCE_AXIS):
         return False
     near = _near(source, stored)
-    reduced = [n for n in near if n.op is Ops.REDUCE_AXIS and n not in stored]
-    if reduced or len(near) >= MOST_NODES:
+    if len(near) >= MOST_NODES or any([is_running(n) for n in near if n.op is Ops.REDUCE_AXIS]):
         return False
-    more = vectors_of_rows(pad.shape, lanes) - elements(source.shape) / lanes
-    return pays_a_buffer(source, cycles_of_work(source, stored) * more, 1, target)
+    size = elements(source.shape)
+    cycles = cycles_of_work(source, stored) * (vectors_of_rows(pad.shape, lanes) - size / lanes)
+    cycles += cycles_of_reductions(source, stored) * (elements(pad.shape) - size) / lanes
+    return pays_a_buffer(source, cycles, 1, target)
