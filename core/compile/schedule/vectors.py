@@ -54,7 +54,7 @@ MASKED_AGAIN = 2
 WORTH_FILLING = 16
 # Elements from lane to lane of vectors that a processor picks out of whole ones (backends/llvm/strided.py), so that no lane is filled by itself.
 PICKED = frozenset(range(-LARGEST_STEP, LARGEST_STEP + 1))
-# An estimate is not exact: other lanes have to take so many times less (measured: of rows of 5 to 7 an exponential takes as long either way).
+# An estimate is not exact: other lanes have to take so many times fewer cycles (measured: of rows of 5 to 7 an exponential takes as long either way).
 CLEARLY = 1.25
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
@@ -149,30 +149,33 @@ def _filled_apart(nest: Nest, found: list[_Candidate], lanes: int) -> list[_Cand
         return []
     known = {one.loop for one in found}
     wide = {x: _fitting_lanes(nest.size(x), lanes, rests=1) for x in output_loops(nest.kernel)}
-    costs = {x: _cycles_an_element(x, n, nest) for x, n in wide.items() if n and x not in known}
+    costs = {x: _cycles_along_vectors(x, n, nest) for x, n in wide.items() if n and x not in known}
     loop = min(costs, key=lambda one: costs[one], default=None)
     if loop is None or not all([nest.is_of_results(one.loop) for one in found]):
         return []
     best, n = (found[0].loop, found[0].lanes) if found else (loop, 1)
-    pays = CLEARLY * costs[loop] < _cycles_an_element(best, n, nest)
+    pays = CLEARLY * costs[loop] < _cycles_along_vectors(best, n, nest)
     return [_Candidate(loop, wide[loop] or 1, 0)] if pays else []
 
 
-def _cycles_an_element(loop: UOp, lanes: int, nest: Nest) -> float:
-    """Cycles that an element takes along a loop that runs in vectors of so many lanes: operations, accesses, and the loop itself."""
-    size, core, cycles = nest.size(loop), nest.target.core, WORK_OF_A_STEP * SHORT_CYCLES
-    for node, loops in nest.free.items():
-        if loop not in loops:
-            continue
-        times = prod([size_of(x) for x in loops if x.arg[1] is AxisRole.REDUCE])
+def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
+    """Cycles of a kernel of which one loop runs in vectors of so many lanes: its operations, its accesses, and the loops themselves."""
+    size, core, loops = nest.size(loop), nest.target.core, frozenset(output_loops(nest.kernel))
+    is_whole = size % lanes == 0
+
+    def times(changing: frozenset[UOp]) -> int:
+        return prod([-(-size // lanes) if x is loop else size_of(x) for x in changing])
+
+    cycles = WORK_OF_A_STEP * SHORT_CYCLES * times(loops)
+    for node, changing in nest.free.items():
         if node.op in (Ops.LOAD, Ops.STORE):
             step = coefficient(node.src[0].src[1], loop)
-            is_near = lanes == 1 or step == 1 or (step in PICKED and not size % lanes)
+            is_near = lanes == 1 or step in (0, 1) or (step in PICKED and is_whole)
             each = core.scatter_cycles if node.op is Ops.STORE else core.gather_cycles
-            cycles += times * (1 / core.loads_a_cycle if is_near else lanes * each)
+            cycles += times(changing) * (1 / core.loads_a_cycle if is_near else lanes * each)
         elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
-            cycles += times * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
-    return cycles * -(-size // lanes) / size
+            cycles += times(changing) * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
+    return cycles
 
 
 def _candidate(
