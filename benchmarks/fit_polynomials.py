@@ -6,7 +6,7 @@ built on them are worth in ULP (benchmarks/ulp_check.py measures that).
 
 Method: the smallest largest relative error on Chebyshev points, by Lawson's repeated least squares
 in decimal arithmetic of 60 digits. The coefficients are rounded to the format one by one, lowest
-order first, and the others are fitted again each time, so that they make up for the rounding. (Not those of atan and tan in float64, whose
+order first, and the others are fitted again each time, so that they make up for the rounding. (Not those of atan, tan and erf in float64, whose
 rounding is small beside that of the sum.)
 Source: C. L. Lawson 1961; rounding in sequence as in J.-M. Muller, Elementary Functions, 3.3.
 """
@@ -63,7 +63,18 @@ def all_fits() -> list[Fit]:
         Fit("log2, float32", 32, 10, root / 2 - 1, root - 1, _log2_rest, _log2_weight),
         Fit("log2, float64", 64, 8, Decimal(0), Decimal(1) / 25, _atanh_tail, lambda z: z),
         Fit("exp - 1 - r, float32", 32, 6, -ln_2 / 2, ln_2, _growth_tail, _growth_weight),
+        Fit("exp - 1 - r, float64", 64, 12, -ln_2 / 2, ln_2, _growth_tail, _growth_weight),
         Fit("log of erfc + 9/8 x, float32", 32, 9, zero, Decimal(4), _log_erfc, _log_erfc_weight),
+        Fit(
+            "log of erfc + 9/8 x, float64",
+            64,
+            24,
+            zero,
+            Decimal(6),
+            _log_erfc,
+            _log_erfc_weight,
+            False,
+        ),
         Fit(
             "log2 of erfc(x / sqrt(2)), float32",
             32,

@@ -166,7 +166,7 @@ FUNCTIONS: dict[str, Bounded] = {
     "asinh": B(lambda x: x.asinh(), np.arcsinh, lambda x: 1 / np.sqrt(1 + x * x), 2.6, 2.8, 4.6, 4.5),
     "acosh": B(lambda x: x.acosh(), np.arccosh, _inverse_root_of_square_minus_one, 2.8, 2.7, 3.7, 3.4),
     "atanh": B(lambda x: x.atanh(), np.arctanh, lambda x: 1 / ((1 - x) * (1 + x)), 2.3, 2.5, 1.4, 1.4),
-    "erf": B(lambda x: x.erf(), erf, lambda x: 2 / np.sqrt(PI) * np.exp(-x * x), 1.7, 2.9, 1.4, 1.1, slope_near=1),
+    "erf": B(lambda x: x.erf(), erf, lambda x: 2 / np.sqrt(PI) * np.exp(-x * x), 1.7, 1.8, 1.4, 1.1, slope_near=1),
     "sigmoid": B(lambda x: x.sigmoid(), sigmoid, sigmoid_slope, 3.5, 2.9, 5.8, 5.9),
     "logsigmoid": B(lambda x: x.logsigmoid(), lambda x: -softplus(-x), lambda x: sigmoid(-x), 3.3, 3.3, 3.9, 4.2),
     "softplus": B(lambda x: x.softplus(), softplus, sigmoid, 3, 3.4, 3.7, 3.9),

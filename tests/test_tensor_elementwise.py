@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tensors import assert_close, assert_same, machine, numbers
 
-from proofgrad import Tensor, dtypes
+from proofgrad import Context, Tensor, dtypes
 
 __all__ = ["machine"]
 Array = np.ndarray[Any, Any]
@@ -267,3 +267,15 @@ def test_isclose_counts_equal_infinities_as_close(machine: str) -> None:
     a = Tensor([1.0, math.inf, math.inf, math.nan])
     b = Tensor([1.000001, math.inf, 1.0, math.nan])
     assert a.isclose(b).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("laws", ["", "real"])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_round_up_to_where_floats_have_no_fractions_gives_the_bits_of_numpy(
+    kind: str, laws: str
+) -> None:
+    end = 1 / np.finfo(kind).eps
+    around = np.concatenate([[end / 4 + k / 8, end + k / 2] for k in range(-8, 9)])
+    values = np.concatenate([np.arange(-40, 40) / 8, around, -around, SPECIAL[-4:]]).astype(kind)
+    with Context(FASTMATH=laws):
+        assert_same(Tensor(values).round(), np.round(values))

@@ -1,4 +1,4 @@
-"""Functions of elements that are made of operators: powers, exponentials, angles, hyperbolas.
+"""Functions of elements that are made of operators: rounding, powers, exponentials, angles, hyperbolas.
 
 Owns: the formulas, chosen so that no intermediate overflows and small results keep their digits. Whole
 constant powers multiply, exp and log go through base 2; accuracy: docs/numerics.md. Does not own: POW
@@ -38,6 +38,7 @@ _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
 _LOG10_2 = math.log10(2)
 _TANH_IS_ONE_FROM = 20.0
+_LONG = 10  # coefficients: one step waits for the one before
 # 1 / ln 2, minus the float that is nearest to it.
 _LOG2_E_REST_FLOAT32 = float.fromhex("0x1.4ae0cp-26")
 _LOG2_E_REST_FLOAT64 = float.fromhex("0x1.777d0ffda0d24p-56")
@@ -62,6 +63,21 @@ class Elementwise(Operators):
     """Powers, and functions of one real number."""
 
     __slots__ = ()
+
+    # -- whole numbers ----------------------------------------------------------------------------
+
+    def round(self) -> Self:
+        """To the nearest integer; halves to the even one, as numpy does."""
+        return self._rounded_to_even() if self.is_floating_point() else self._value()
+
+    @in_float32_or_wider
+    @made_once
+    def _rounded_to_even(self) -> Self:
+        """Beside `whole` floats are one apart, so that a sum of both is rounded as it should be."""
+        size, whole = self._size(), 2.0 ** series.growth(self.dtype).fraction_bits
+        is_small = size < whole
+        shifted = is_small.where(size + whole, size)
+        return self._signed(shifted - is_small.where(whole, 0.0))
 
     # -- powers -----------------------------------------------------------------------------------
 
@@ -336,21 +352,12 @@ class Elementwise(Operators):
     @in_float32_or_wider
     @made_once
     def erf(self) -> Self:
-        """The error function, 1 - exp(log erfc(|x|)) with the sign of x; of float64 a series near 0."""
-        if self.dtype is dtypes.float64:
-            return with_slope(self._erf_float64(), self, slope_of_erf)
-        size = self._size(series.ERF_IS_ONE_FROM)
-        first, *others = series.log_erfc()
+        """The error function, 1 - exp(log erfc(|x|)) with the sign of x."""
+        form = series.log_erfc(self.dtype)
+        size = self._size(form.end)
+        first, *others = form.coefficients
         log = size.fma(first, size * size._polynomial(others))
         return with_slope(self._signed(log._growth()), self, slope_of_erf)
-
-    def _erf_float64(self) -> Self:
-        small = self._within(series.ERF_SERIES_END)
-        near = small.where(self, 0)._odd_polynomial(series.erf_float64())
-        size = self._size(series.ERF_IS_ONE_FROM_FLOAT64)
-        part = (size * 0.5 + 1).reciprocal()
-        rest = part * ((part - 0.5)._polynomial(series.erfc_float64()) - size * size).exp()
-        return small.where(near, self._signed(1 - rest))
 
     def _beyond(self) -> Self:
         """The chance that a normal number is beyond a float32 that is not negative: 2**n 2**r. No gradient passes."""
@@ -392,7 +399,17 @@ class Elementwise(Operators):
         return ((own & sign) ^ other).bitcast(self.dtype)
 
     def _polynomial(self, coefficients: Sequence[float]) -> Self:
-        """The polynomial with these coefficients, lowest power first (Horner, one rounding a step)."""
+        """The polynomial with these coefficients, lowest power first (Horner, one rounding a step).
+
+        A long one is E(x**2) + x O(x**2): two chains of half as many steps, which run beside each other.
+        """
+        if len(coefficients) > _LONG:
+            square = self.square()
+            even, odd = [square._horner(coefficients[k::2]) for k in (0, 1)]
+            return odd.fma(self, even)
+        return self._horner(coefficients)
+
+    def _horner(self, coefficients: Sequence[float]) -> Self:
         result = self._with(constant_node(coefficients[-1], self.dtype, self.shape))
         for coefficient in reversed(coefficients[:-1]):
             result = result.fma(self, coefficient)

@@ -441,18 +441,6 @@ class Operators(Operands):
         whole = self.trunc()
         return (whole < self).where(whole + 1, whole) if self.is_floating_point() else whole
 
-    def round(self) -> Self:
-        """To the nearest integer; halves to the even one, as numpy does."""
-        return self._rounded_to_even() if self.is_floating_point() else self._value()
-
-    @made_once
-    def _rounded_to_even(self) -> Self:
-        whole = self.trunc()
-        rest = (self - whole).abs()
-        odd = (whole * 0.5).trunc() * 2 != whole
-        away = (rest > 0.5) | (rest.eq(0.5) & odd)
-        return away.where((self < 0).where(whole - 1, whole + 1), whole)
-
     def abs(self) -> Self:
         """The size without the sign; the gradient at 0 is 0."""
         if self.dtype.is_bool or self.dtype.is_unsigned:

@@ -18,14 +18,17 @@ def _floats(hexadecimal: str) -> tuple[float, ...]:
     return tuple([float.fromhex(number) for number in hexadecimal.split()])
 
 
-ERF_IS_ONE_FROM = 4.0  # in float32: 1 - erf(4) is 1.5e-8
-ERF_IS_ONE_FROM_FLOAT64 = 6.0  # 1 - erf(6) is 2e-17
-ERF_SERIES_END = 0.5  # of float64: up to here erf is its odd polynomial
-
-# The next are found by benchmarks/fit_polynomials.py. log(erfc(x)) / x in powers of x, for 0 <= x <= 4; the first is exact in products.
+# The next are found by benchmarks/fit_polynomials.py. log(erfc(x)) / x in powers of x, for 0 <= x <= 4, and 6; the first is exact in products.
 _LOG_ERFC_FLOAT32 = _floats(
     "-0x1.2p+0 -0x1.baea3p-9 -0x1.45f2fap-1 -0x1.a4fa48p-4 0x1.39cc74p-6 0x1.5198e6p-13 -0x1.b52704p-10 "
     "0x1.4bf3a2p-11 -0x1.edc854p-14 0x1.36e796p-17"
+)
+_LOG_ERFC_FLOAT64 = _floats(
+    "-0x1.2p+0 -0x1.baea08536d9e9p-9 -0x1.45f306dc9c8dap-1 -0x1.a4f4e2a1a9ad5p-4 0x1.396685908ac30p-6 0x1.b6b6a1da88fb3p-13 "
+    "-0x1.bca691ef7e706p-10 0x1.35663c82fe999p-11 -0x1.b29b4168828b4p-16 -0x1.0e32c620ad841p-14 0x1.f0311b1d4a4c5p-16 "
+    "-0x1.a95c1cd3dca9fp-19 -0x1.a4937af8836d4p-19 0x1.117f3e4bb102ep-19 -0x1.328efb392044ep-21 0x1.99b4dd95d5a8dp-27 "
+    "0x1.19e7119b4fce5p-24 -0x1.28c784ab2c6c8p-25 0x1.71d42859202adp-27 -0x1.4421120a6463bp-29 0x1.9d19e27075af2p-32 "
+    "-0x1.7a022fa798a15p-35 0x1.d8fbaca62b824p-39 -0x1.6b389c27eeaabp-43 0x1.0287933da9ddfp-48"
 )
 # log2(erfc(x / sqrt(2))) / x in powers of x, for 0 <= x <= 6, beyond which it is less than 2e-9.
 NORMAL_ENDS_FLOAT32 = 6.0
@@ -40,6 +43,11 @@ _EXP2_SLOPE_FLOAT32 = _floats(
 # (e**r - 1 - r) / r**2 in powers of r, for -ln 2 / 2 <= r <= ln 2.
 _GROWTH_TAIL_FLOAT32 = _floats(
     "0x1.fffffep-2 0x1.555578p-3 0x1.555776p-5 0x1.10e0c0p-7 0x1.6b1d18p-10 0x1.e30ce0p-13"
+)
+_GROWTH_TAIL_FLOAT64 = _floats(
+    "0x1.0000000000000p-1 0x1.5555555555559p-3 0x1.5555555555509p-5 0x1.111111110ffe8p-7 0x1.6c16c16c3a349p-10 "
+    "0x1.a01a01a57e215p-13 0x1.a01a00e1a88cfp-16 0x1.71de32af736e5p-19 0x1.27e6a3dd33df9p-22 0x1.ae583ea7abc62p-26 "
+    "0x1.1c842c5079eedp-29 0x1.9de1872846a22p-33"
 )
 # (atan(x) / x - 1) / x**2 in powers of x**2, for |x| <= 1; the seventh of float32 is three units larger than that of the best fit, with
 # which atan(1) would be rounded to the other side.
@@ -64,15 +72,6 @@ _TAN_FLOAT64 = _floats(
     "0x1.d270ccbd44e4bp-13 0x1.1e2881a7f8ecfp-13 -0x1.b8ecaae0a28a2p-16 0x1.76c9256fcdbdfp-14 "
     "-0x1.7803d34e1b477p-15 0x1.5dd12b4460d4cp-16"
 )
-# log(erfc(x) / t) + x**2 in powers of t - 1/2, t = 2 / (2 + x): Chebyshev interpolation in 50 digits
-# for 0.5 <= x <= 6. The form is that of Press et al., Numerical Recipes, 6.2.
-_ERFC_FLOAT64 = (
-    -0.6717940840566923, 1.3452864479553073, 0.1893732273676212, -0.37516488184498725,
-    -0.15796302987198213, 0.28239803289768317, 0.11257175046794048, -0.3002639133895893,
-    -0.037439507866061685, 0.3449193452790131, -0.0959669866073654, -0.3568625322059298,
-    0.2919006223357721, 0.25861983715376186, -0.48472133212937263, 0.009501781017532681,
-    0.46976240012226333, -0.3110156905254392,
-)  # fmt: skip
 
 
 def far(dtype: DType) -> float:
@@ -100,11 +99,11 @@ _LN_2_FLOAT64, _LN_2_REST_FLOAT64 = _floats("0x1.62e42fefa39efp-1 0x1.abc9e3b398
 
 @cache
 def growth(dtype: DType) -> Growth:
-    """Of float32 or float64; the series of float64 is Taylor's: 1/2!, 1/3!, ..."""
+    """Of float32 or float64."""
     if dtype is not dtypes.float64:
         magic, tail = 1.5 * 2.0**23 + 127, _GROWTH_TAIL_FLOAT32
         return Growth(23, magic, 127, _LN_2_FLOAT32, _LN_2_REST_FLOAT32, tail, -40.0, 89.0)
-    magic, tail = 1.5 * 2.0**52 + 1023, tuple([1 / math.factorial(k) for k in range(2, 15)])
+    magic, tail = 1.5 * 2.0**52 + 1023, _GROWTH_TAIL_FLOAT64
     return Growth(52, magic, 1023, _LN_2_FLOAT64, _LN_2_REST_FLOAT64, tail, -60.0, 710.0)
 
 
@@ -132,19 +131,25 @@ def tangent(dtype: DType) -> Tangent:
     return Tangent(1.5 * 2.0**52, 2.0**20, _HALF_PI_FLOAT64, _TAN_FLOAT64)
 
 
-def log_erfc() -> tuple[float, ...]:
-    """log(erfc(x)) / x of float32, for 0 <= x <= 4."""
-    return _LOG_ERFC_FLOAT32
+@dataclass(frozen=True, slots=True)
+class LogErfc:
+    """log(erfc(x)) / x in powers of x, for 0 <= x <= `end`, from where on erf is 1."""
+
+    coefficients: tuple[float, ...]
+    end: float
+
+
+@cache
+def log_erfc(dtype: DType) -> LogErfc:
+    """Of float32, where 1 - erf(4) is 1.5e-8, or float64, where 1 - erf(6) is 2e-17."""
+    if dtype is not dtypes.float64:
+        return LogErfc(_LOG_ERFC_FLOAT32, 4.0)
+    return LogErfc(_LOG_ERFC_FLOAT64, 6.0)
 
 
 def beyond() -> tuple[tuple[float, ...], tuple[float, ...]]:
     """log2(erfc(x / sqrt(2))) / x of float32, for 0 <= x <= 6, and the slope of 2**r that it needs."""
     return _LOG2_BEYOND_FLOAT32, _EXP2_SLOPE_FLOAT32
-
-
-def erfc_float64() -> tuple[float, ...]:
-    """P(t - 1/2) with erfc(x) = t exp(P - x**2) and t = 2 / (2 + x)."""
-    return _ERFC_FLOAT64
 
 
 @cache
@@ -156,13 +161,6 @@ def sinh(dtype: DType) -> tuple[float, ...]:
 def atan(dtype: DType) -> tuple[float, ...]:
     """(atan(x) / x - 1) / x**2 in powers of x**2, for |x| <= 1."""
     return _ATAN_FLOAT64 if dtype is dtypes.float64 else _ATAN_FLOAT32
-
-
-@cache
-def erf_float64() -> tuple[float, ...]:
-    """erf(x) / x in powers of x**2, for |x| up to ERF_SERIES_END."""
-    scale = 2 / math.sqrt(math.pi)
-    return tuple([scale * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(13)])
 
 
 def _terms(dtype: DType, single: int, double: int) -> int:
