@@ -37,12 +37,8 @@ from proofgrad.core.compile.schedule.threads import (
 )
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.transposes import choose_transposed
-from proofgrad.core.compile.schedule.vectors import (
-    SHORT_REDUCTION,
-    choose_vectors,
-    copies_windows,
-    loads_in_steps,
-)
+from proofgrad.core.compile.schedule.vector_loops import copies_windows, loads_in_steps
+from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors
 from proofgrad.core.compile.schedule.warp_blocks import choose_warp_rows, rows_ahead
 from proofgrad.core.compile.schedule.warp_tiles import choose_warps, warps_ahead
 from proofgrad.core.compile.steps.loop_nest import LoopNest

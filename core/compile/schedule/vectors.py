@@ -1,13 +1,12 @@
 """Which loops of a kernel without a tile run as vectors, and how many vectors at once.
 
-Owns: the choice, a heuristic, which can make a kernel slow and never wrong. Does not own: copies (copies.py), the steps that apply
+Owns: the choice, a heuristic, which can make a kernel slow and never wrong. Does not own: which loops may (vector_loops.py), copies (copies.py), the steps that apply
 both (axes.py), the tile of a contraction (tiles.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
@@ -22,25 +21,21 @@ from proofgrad.core.compile.nests.loops import (
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.copies import (
-    WORK_OF_A_STEP,
     Nest,
     choose_copies,
     copies_of_choices,
-    loop_that_chooses,
-    loops_around_kept,
     side_by_side,
 )
-from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.compile.schedule.vector_loops import (
+    Candidate,
+    fitting_lanes,
+    is_costly_along,
+    loops_that_pay,
+)
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# So many reads of each element that a copy in another order pays: it costs as much as reading in that order once.
-# A copy that does not stay in the second cache is written to memory and read from there: twice that.
-WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
-# Vectors of fewer elements cost more to fill than they save.
-LEAST_LANES = 4
 # Several vectors at once pay where no more than one in so many elements is beyond the end, and masked.
 WORTH_A_REST = 8
 # So many vectors of elements are written out, where that is a row, or where their lanes are gathered (measured: a transpose takes 0.6 to 1
@@ -48,30 +43,10 @@ WORTH_A_REST = 8
 ELEMENTS_AT_ONCE = 4
 # Drivers compile the text of kernels of work items, and take as much longer as it is; an exponential is 30 lines.
 MOST_COSTLY_AT_ONCE = 2
-# A vector with a mask, in a loop of a reduction, takes so many times as long as another one (measured).
-MASKED_AGAIN = 2
-# Of work of so many cycles an element, lanes that are filled one by one are few of it, and a rest pays as well.
-WORTH_FILLING = 16
-# Elements from lane to lane of vectors that a processor picks out of whole ones (backends/llvm/strided.py), so that no lane is filled by itself.
-PICKED = frozenset(range(-LARGEST_STEP, LARGEST_STEP + 1))
-# An estimate is not exact: other lanes have to take so many times fewer cycles (measured: of rows of 5 to 7 an exponential takes as long either way).
-CLEARLY = 1.25
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 # Unless they are of so many loads, as where many gradients are added up: what is written out is not faster, and long.
 MOST_LOADS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """Run `loop` in groups of `lanes`; the lanes of so many accesses lie apart, of so many would be taken one by one, so many are of stores."""
-
-    loop: UOp
-    lanes: int
-    gathers: int
-    by_lane: int = 0
-    scatters: int = 0
-    at_once: int | None = None  # by an override
 
 
 def choose_vectors(
@@ -89,7 +64,7 @@ def choose_vectors(
     nest = Nest(kernel, free, looped_reductions(kernel, free, override.unroll), shared, target)
     if (in_digits := _in_digits(nest, override)) is not None:
         return in_digits
-    chosen = _independent(_candidates(nest, override), free)
+    chosen = _independent(loops_that_pay(nest, override), free)
     of_results = [one for one in chosen if _reduces(nest, one) and nest.is_of_results(one.loop)]
     at_once = max([_at_once(one, nest, NO_COPIES) for one in of_results], default=1)
     loops = [one.loop for one in chosen]
@@ -99,147 +74,6 @@ def choose_vectors(
     copies = choose_copies(nest, loops, at_once, override)
     made = [Vectors(x.loop.arg[0], x.lanes, _at_once(x, nest, copies)) for x in chosen]
     return tuple(made), copies
-
-
-def _candidates(nest: Nest, override: Schedule) -> list[_Candidate]:
-    """The loops of the override, or all that pay, the best first."""
-    kernel, target, free = nest.kernel, nest.target, nest.free
-    loops, around_kept = _contiguous_first(kernel), loops_around_kept(free)
-    loops = [loop for loop in loops if loop not in around_kept]
-    wanted = override.vectors or ()
-    if wanted and wanted[0].loop is not None:
-        known = {loop.arg[0]: loop for loop in (*loops, *output_loops(kernel))}
-        named = [(known[v.loop], v) for v in wanted if v.loop in known]
-        return [
-            _Candidate(x, v.lanes, 0, at_once=v.at_once)
-            for x, v in named
-            if 1 < v.lanes < 2 * nest.size(x)
-        ]
-    lanes = wanted[0].lanes if wanted else target.lanes(_type_of_vectors(nest))
-    if lanes < 2:
-        return []
-    asked = loops
-    if override.vectors is None and override.copies is None:
-        asked = _besides_choices(loops, lanes, nest)
-    at_once = wanted[0].at_once if wanted else None
-    found = [_candidate(nest, loop, lanes, at_once, override) for loop in asked]
-    if not any(found):  # as where rows are shorter than a vector: lanes are rows then
-        tried = {*loops, *asked, *around_kept}
-        others = [loop for loop in output_loops(kernel) if loop not in tried]
-        found = [_candidate(nest, loop, lanes, at_once, override) for loop in others]
-    fitting = [one for one in found if one is not None]
-    picks = any([nest.is_of_results(one.loop) and not one.by_lane for one in fitting])
-    chosen = sorted(
-        fitting,
-        key=lambda one: (
-            picks and _is_window(one, nest),
-            one.gathers,
-            one.by_lane,
-            one.scatters,
-            -one.lanes,
-        ),
-    )
-    return _filled_apart(nest, chosen, lanes) + chosen
-
-
-def _filled_apart(nest: Nest, found: list[_Candidate], lanes: int) -> list[_Candidate]:
-    """A loop of results whose lanes lie apart in memory, where that takes less than the best that was found, or than no vectors, as where rows
-    are short."""
-    if nest.target.work_items or nest.looped:
-        return []
-    known = {one.loop for one in found}
-    wide = {x: _fitting_lanes(nest.size(x), lanes, rests=1) for x in output_loops(nest.kernel)}
-    costs = {x: _cycles_along_vectors(x, n, nest) for x, n in wide.items() if n and x not in known}
-    loop = min(costs, key=lambda one: costs[one], default=None)
-    if loop is None or not all([nest.is_of_results(one.loop) for one in found]):
-        return []
-    best, n = (found[0].loop, found[0].lanes) if found else (loop, 1)
-    pays = CLEARLY * costs[loop] < _cycles_along_vectors(best, n, nest)
-    return [_Candidate(loop, wide[loop] or 1, 0)] if pays else []
-
-
-def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
-    """Cycles of a kernel of which one loop runs in vectors of so many lanes: its operations, its accesses, and the loops themselves."""
-    size, core, loops = nest.size(loop), nest.target.core, frozenset(output_loops(nest.kernel))
-    is_whole = size % lanes == 0
-
-    def times(changing: frozenset[UOp]) -> int:
-        return prod([-(-size // lanes) if x is loop else size_of(x) for x in changing])
-
-    cycles = WORK_OF_A_STEP * SHORT_CYCLES * times(loops)
-    for node, changing in nest.free.items():
-        if node.op in (Ops.LOAD, Ops.STORE):
-            step = coefficient(node.src[0].src[1], loop)
-            is_near = lanes == 1 or step in (0, 1) or (step in PICKED and is_whole)
-            each = core.scatter_cycles if node.op is Ops.STORE else core.gather_cycles
-            cycles += times(changing) * (1 / core.loads_a_cycle if is_near else lanes * each)
-        elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
-            cycles += times(changing) * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
-    return cycles
-
-
-def _candidate(
-    nest: Nest, loop: UOp, lanes: int, at_once: int | None, override: Schedule
-) -> _Candidate | None:
-    """The loop in vectors of at most so many lanes; None where that costs more than it saves."""
-    target, free = nest.target, nest.free
-    stores = [n.src[0].src[1] for n in free if n.op is Ops.STORE]
-    indexes = [n.src[0].src[1] for n in free if n.op is Ops.LOAD] + stores
-    steps = [coefficient(index, loop) for index in indexes]
-    gathers = sum(step not in (0, 1) for step in steps)
-    by_lane = gathers if target.lockstep > 1 else sum([s not in PICKED for s in steps])
-    if copies_windows(target, override):
-        gathers -= len(_read_in_steps(nest.kernel, [loop], target))
-    # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). The
-    # last step of a reduction asks for its mask again, which beside an exponential is little.
-    again = any([loop in free[n.src[0]] for n in nest.looped])
-    again = again and not _is_costly_along(loop, free)
-    is_filled = by_lane or any([n.op is Ops.LOCAL_BUFFER for n in free])
-    rests: float | None = MASKED_AGAIN if again or is_filled else 1
-    if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
-        rests = None
-    fitting = _fitting_lanes(nest.size(loop), lanes, rests)
-    # Lanes filled one by one cost more than they save, but where much is computed of them.
-    if fitting is None or not (
-        by_lane <= steps.count(1) or _pays_to_fill(loop, fitting, by_lane, nest)
-    ):
-        return None
-    scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
-    return _Candidate(loop, fitting, gathers, by_lane, scatters, at_once)
-
-
-def _besides_choices(loops: list[UOp], lanes: int, nest: Nest) -> list[UOp]:
-    """Any other loop of results than one that decides which of several values an element is, where a vector of it would compute more of
-    them than it has lanes."""
-    chooser = loop_that_chooses(nest)
-    if chooser is None or chooser.parts < min(lanes, size_of(chooser.loop)):
-        return loops
-    others = [x for x in output_loops(nest.kernel) if x not in loops and nest.is_of_results(x)]
-    return [x for x in (*loops, *others) if x is not chooser.loop]
-
-
-def _type_of_vectors(nest: Nest) -> DType:
-    """The type of which a vector has as many elements as a register: the widest that is loaded or summed.
-
-    Items that run in step have no such registers: there a vector is a wide load of the memory that most of is loaded from.
-    """
-    loads = [n for n in nest.free if n.op is Ops.LOAD]
-    reduces = any([n.op is Ops.REDUCE for n in nest.free])
-    if nest.target.lockstep > 1 and reduces and loads:
-        return max(loads, key=lambda n: _bytes_loaded(nest, n)).dtype
-    types = [n.dtype for n in nest.free if n.op in (Ops.LOAD, Ops.REDUCE)]
-    return max(types, key=lambda d: d.itemsize, default=nest.kernel.src[0].src[1].dtype)
-
-
-def _bytes_loaded(nest: Nest, load: UOp) -> int:
-    """Of different elements of memory."""
-    loops = nest.free[load.src[0].src[1]]
-    return prod([nest.size(loop) for loop in loops]) * load.dtype.itemsize
-
-
-def _is_window(one: _Candidate, nest: Nest) -> bool:
-    """Whether what is reduced along a loop is one vector, whose lanes are added up for each result."""
-    return not nest.is_of_results(one.loop) and nest.size(one.loop) <= one.lanes
 
 
 def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Copies] | None:
@@ -257,7 +91,7 @@ def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Cop
         return None
     (step,), widest = steps, max(types, key=lambda dtype: dtype.itemsize)
     most = nest.target.lanes(widest)
-    lanes = _fitting_lanes(-(-size_of(loop) // step), most, rests=1)
+    lanes = fitting_lanes(-(-size_of(loop) // step), most, rests=1)
     if lanes is None or not 1 < step <= LARGEST_STEP:
         return None
     found = (Vectors(loop.arg[0], lanes, 1),), Copies(loop.arg[0], step)
@@ -270,41 +104,12 @@ def _divides(node: UOp, loop: UOp) -> bool:
     return node.src[1].op is Ops.CONST and coefficient(node.src[0], loop) == 1
 
 
-def _contiguous_first(kernel: UOp) -> list[UOp]:
-    """The loops of the output along which it, or all that is read, is contiguous; those of reductions."""
-    outputs, nodes = output_loops(kernel), toposort((kernel,))
-    stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
-    loads = [n.src[0].src[1] for n in nodes if n.op is Ops.LOAD]
-    found = [x for x in outputs if all(coefficient(s, x) == 1 for s in stores)]
-    found += [x for x in outputs if loads and all(coefficient(s, x) == 1 for s in loads)]
-    reductions = {loop for group in unshared_reductions(kernel) for loop in group}
-    found += sorted(reductions, key=lambda loop: loop.arg[0])
-    return list(dict.fromkeys(found))
-
-
-def _fitting_lanes(size: int, lanes: int, rests: float | None) -> int | None:
-    """A number of lanes that divides the size, else a full vector.
-
-    `rests`: so many vectors cost as much as the last one of a row with a rest, and the cheapest row is taken; None: a
-    short row with a rest does not pay.
-    """
-    if size < LEAST_LANES:
-        return None
-    widths = [n for n in (LEAST_LANES, 8, 16) if n <= lanes]
-    if rests is not None and widths:
-        return min(widths, key=lambda n: -(-size // n) + (rests - 1 if size % n else 0))
-    fitting = next((n for n in reversed(widths) if size % n == 0), None)
-    if fitting is None or (fitting < lanes and size >= 4 * lanes):
-        return lanes if size > lanes else None
-    return fitting
-
-
 def _independent(
-    candidates: list[_Candidate], free: Mapping[UOp, frozenset[UOp]]
-) -> list[_Candidate]:
+    candidates: list[Candidate], free: Mapping[UOp, frozenset[UOp]]
+) -> list[Candidate]:
     """The first ones, no two of which any value or register depends on."""
     inside = [loops.union(n.src[1:]) if n.op in BINDERS else loops for n, loops in free.items()]
-    chosen: list[_Candidate] = []
+    chosen: list[Candidate] = []
     for one in candidates:
         if not any(one.loop in loops and other.loop in loops
                    for loops in inside for other in chosen):  # fmt: skip
@@ -312,11 +117,11 @@ def _independent(
     return chosen
 
 
-def _reduces(nest: Nest, one: _Candidate) -> bool:
+def _reduces(nest: Nest, one: Candidate) -> bool:
     return any([one.loop in nest.free[n.src[0]] for n in nest.looped])
 
 
-def _at_once(one: _Candidate, nest: Nest, copies: Copies) -> int:
+def _at_once(one: Candidate, nest: Nest, copies: Copies) -> int:
     """How many vectors one iteration takes: several where a reduction would wait for itself.
 
     One that is written out does not: copies of it would only be more code.
@@ -326,7 +131,7 @@ def _at_once(one: _Candidate, nest: Nest, copies: Copies) -> int:
         return 1  # each of its values has one position
     if one.at_once is not None:
         return min(one.at_once, -(-size_of(one.loop) // one.lanes))  # of others nothing is stored
-    is_of_results, is_costly = nest.is_of_results(one.loop), _is_costly_along(one.loop, free)
+    is_of_results, is_costly = nest.is_of_results(one.loop), is_costly_along(one.loop, free)
     if target.lockstep > 1 and is_of_results:
         return 1  # neighbours read side by side, and other items run while one waits
     # More than the core has at once wait for nothing.
@@ -353,13 +158,7 @@ def _at_once(one: _Candidate, nest: Nest, copies: Copies) -> int:
     return next(iter(fits), 1)
 
 
-def _pays_to_fill(loop: UOp, lanes: int, by_lane: int, nest: Nest) -> bool:
-    """Whether what a vector computes at once takes longer for each lane by itself than filling so many vectors does."""
-    saved = _cycles_along(loop, nest.free) * (lanes - 1)
-    return saved > by_lane * lanes * nest.target.core.gather_cycles
-
-
-def _of_elements(one: _Candidate, size: int, free: Mapping[UOp, frozenset[UOp]]) -> int:
+def _of_elements(one: Candidate, size: int, free: Mapping[UOp, frozenset[UOp]]) -> int:
     """How many vectors of elements, of which nothing is reduced, one iteration takes: a short row whole; of what is gathered lines side by side.
 
     What is gathered lies along another loop, mostly, which runs inside: each of its iterations stores to another page.
@@ -379,55 +178,6 @@ def _of_elements(one: _Candidate, size: int, free: Mapping[UOp, frozenset[UOp]])
 
 def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> int:
     return sum([n.op is Ops.LOAD and loop in loops for n, loops in free.items()])
-
-
-def _cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
-    """Cycles of the operations of an iteration, but for those on index terms."""
-    work = [
-        n.op
-        for n, loops in free.items()
-        if loop in loops and n.op in ELEMENTWISE and n.dtype is not dtypes.index
-    ]
-    return sum([OPERATION_CYCLES.get(op, SHORT_CYCLES) for op in work])
-
-
-def _is_costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
-    """Whether each iteration of a loop has an operation of many instructions."""
-    return any([n.op in COSTLY and loop in loops for n, loops in free.items()])
-
-
-def copies_windows(target: Target, override: Schedule) -> bool:
-    """Whether what vectors read in steps may be copied first.
-
-    Processors that drivers compile for pick lanes as fast, and the copy is a kernel of its own (measured: pools of stride 2 take 0.4 to 1.1
-    times as long without it).
-    """
-    if override.deinterleaved is not None:
-        return override.deinterleaved
-    return not target.work_items or target.lockstep > 1
-
-
-def loads_in_steps(
-    kernel: UOp, vectors: tuple[Vectors, ...], target: Target
-) -> list[tuple[UOp, UOp]]:
-    """The loads that vectors take in steps of a few elements, and often, each with the loop."""
-    by_number = {n.arg[0]: n for n in toposort((kernel,)) if n.op is Ops.RANGE}
-    loops = [by_number[v.loop] for v in vectors if v.loop in by_number]
-    return _read_in_steps(kernel, loops, target)
-
-
-def _read_in_steps(kernel: UOp, loops: list[UOp], target: Target) -> list[tuple[UOp, UOp]]:
-    found = []
-    for load in [n for n in toposort((kernel,)) if n.op is Ops.LOAD]:
-        memory, index, *_ = load.src[0].src
-        steps = [(loop, coefficient(index, loop) or 0) for loop in loops]
-        reads = prod([size_of(loop) for loop in loops_of(index) if is_fixed(loop)])
-        if memory.op is not Ops.PARAM:
-            continue
-        is_near = memory.arg[1] * memory.dtype.itemsize <= 2 * target.cache_bytes
-        if reads >= (WORTH_A_COPY if is_near else WORTH_A_FAR_COPY) * memory.arg[1]:
-            found += [(load, loop) for loop, step in steps if 1 < step <= LARGEST_STEP]
-    return found
 
 
 def looped_reductions(

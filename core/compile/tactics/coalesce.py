@@ -11,7 +11,7 @@ from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of, 
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import MOST_CHOSEN
-from proofgrad.core.compile.schedule.vectors import LEAST_LANES
+from proofgrad.core.compile.schedule.vector_loops import LEAST_LANES
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.loop_nest import LoopNest

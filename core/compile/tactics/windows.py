@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule, schedule_of
-from proofgrad.core.compile.schedule.vectors import loads_in_steps
+from proofgrad.core.compile.schedule.vector_loops import loads_in_steps
 from proofgrad.core.compile.steps.deinterleave import deinterleave
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 

@@ -28,6 +28,7 @@ from proofgrad.core.tensor.methods.elementwise.slopes import (
     slope_of_atan,
     slope_of_erf,
     slope_of_expm1,
+    slope_of_steps,
     slope_of_tan,
     slope_of_tanh,
     with_slope,
@@ -77,7 +78,8 @@ class Elementwise(Operators):
         size, whole = self._size(), 2.0 ** series.growth(self.dtype).fraction_bits
         is_small = size < whole
         shifted = is_small.where(size + whole, size)
-        return self._signed(shifted - is_small.where(whole, 0.0))
+        value = self._signed(shifted - is_small.where(whole, 0.0))
+        return with_slope(value, self, slope_of_steps)
 
     # -- powers -----------------------------------------------------------------------------------
 

@@ -1,0 +1,281 @@
+"""Which loops of a kernel may run as vectors, of how many lanes, the best first.
+
+Owns: what lanes that lie apart in memory cost beside those that lie side by side. Does not own: which of them are taken together, and how
+many vectors at once (vectors.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, Vectors
+from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of, unshared_reductions
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
+from proofgrad.core.compile.schedule.copies import (
+    WORK_OF_A_STEP,
+    Nest,
+    loop_that_chooses,
+    loops_around_kept,
+)
+from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# So many reads of each element that a copy in another order pays: it costs as much as reading in that order once.
+# A copy that does not stay in the second cache is written to memory and read from there: twice that.
+WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
+# Vectors of fewer elements cost more to fill than they save.
+LEAST_LANES = 4
+# A vector with a mask, in a loop of a reduction, takes so many times as long as another one (measured).
+MASKED_AGAIN = 2
+# Of work of so many cycles an element, lanes that are filled one by one are few of it, and a rest pays as well.
+WORTH_FILLING = 16
+# Elements from lane to lane of vectors that a processor picks out of whole ones (backends/llvm/strided.py), so that no lane is filled by itself.
+PICKED = frozenset(range(-LARGEST_STEP, LARGEST_STEP + 1))
+# An estimate is not exact: other lanes have to take so many times fewer cycles (measured: of rows of 5 to 7 an exponential takes as long either way).
+CLEARLY = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Run `loop` in groups of `lanes`; the lanes of so many accesses lie apart, of so many would be taken one by one, so many are of stores."""
+
+    loop: UOp
+    lanes: int
+    gathers: int
+    by_lane: int = 0
+    scatters: int = 0
+    at_once: int | None = None  # by an override
+
+
+def loops_that_pay(nest: Nest, override: Schedule) -> list[Candidate]:
+    """The loops of the override, or all that pay, the best first."""
+    kernel, target, free = nest.kernel, nest.target, nest.free
+    loops, around_kept = _contiguous_first(kernel), loops_around_kept(free)
+    loops = [loop for loop in loops if loop not in around_kept]
+    wanted = override.vectors or ()
+    if wanted and wanted[0].loop is not None:
+        known = {loop.arg[0]: loop for loop in (*loops, *output_loops(kernel))}
+        named = [(known[v.loop], v) for v in wanted if v.loop in known]
+        return [
+            Candidate(x, v.lanes, 0, at_once=v.at_once)
+            for x, v in named
+            if 1 < v.lanes < 2 * nest.size(x)
+        ]
+    lanes = wanted[0].lanes if wanted else target.lanes(_type_of_vectors(nest))
+    if lanes < 2:
+        return []
+    outer = [loop for loop in output_loops(kernel) if loop not in around_kept]
+    if override.vectors is None and override.copies is None:
+        avoided = _loop_of_choices(lanes, nest)
+        outer = [loop for loop in outer if loop is not avoided]
+        if avoided is not None:
+            loops = [loop for loop in loops if loop is not avoided]
+            loops += [x for x in outer if x not in loops and nest.is_of_results(x)]
+    at_once = wanted[0].at_once if wanted else None
+    found = [_candidate(nest, loop, lanes, at_once, override) for loop in loops]
+    if not any(found):  # as where rows are shorter than a vector: lanes are rows then
+        others = [loop for loop in outer if loop not in loops]
+        found = [_candidate(nest, loop, lanes, at_once, override) for loop in others]
+    fitting = [one for one in found if one is not None]
+    picks = any([nest.is_of_results(one.loop) and not one.by_lane for one in fitting])
+    chosen = sorted(
+        fitting,
+        key=lambda one: (
+            picks and _is_window(one, nest),
+            one.gathers,
+            one.by_lane,
+            one.scatters,
+            -one.lanes,
+        ),
+    )
+    return _filled_apart(nest, chosen, outer, lanes) + chosen
+
+
+def _filled_apart(
+    nest: Nest, found: list[Candidate], loops: Sequence[UOp], lanes: int
+) -> list[Candidate]:
+    """One of these loops of results whose lanes lie apart in memory, where that takes less than the best that was found, or than no vectors, as where rows
+    are short."""
+    if nest.target.work_items or nest.looped:
+        return []
+    known = {one.loop for one in found}
+    wide = {x: fitting_lanes(nest.size(x), lanes, rests=1) for x in loops}
+    costs = {x: _cycles_along_vectors(x, n, nest) for x, n in wide.items() if n and x not in known}
+    loop = min(costs, key=lambda one: costs[one], default=None)
+    if loop is None or not all([nest.is_of_results(one.loop) for one in found]):
+        return []
+    best, n = (found[0].loop, found[0].lanes) if found else (loop, 1)
+    pays = CLEARLY * costs[loop] < _cycles_along_vectors(best, n, nest)
+    return [Candidate(loop, wide[loop] or 1, 0)] if pays else []
+
+
+def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
+    """Cycles of a kernel of which one loop runs in vectors of so many lanes: its operations, its accesses, and the loops themselves."""
+    size, core, loops = nest.size(loop), nest.target.core, frozenset(output_loops(nest.kernel))
+    is_whole = size % lanes == 0
+
+    def times(changing: frozenset[UOp]) -> int:
+        return prod([-(-size // lanes) if x is loop else size_of(x) for x in changing])
+
+    cycles = WORK_OF_A_STEP * SHORT_CYCLES * times(loops)
+    for node, changing in nest.free.items():
+        if node.op in (Ops.LOAD, Ops.STORE):
+            step = coefficient(node.src[0].src[1], loop)
+            is_near = lanes == 1 or step in (0, 1) or (step in PICKED and is_whole)
+            each = core.scatter_cycles if node.op is Ops.STORE else core.gather_cycles
+            cycles += times(changing) * (1 / core.loads_a_cycle if is_near else lanes * each)
+        elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
+            cycles += times(changing) * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
+    return cycles
+
+
+def _candidate(
+    nest: Nest, loop: UOp, lanes: int, at_once: int | None, override: Schedule
+) -> Candidate | None:
+    """The loop in vectors of at most so many lanes; None where that costs more than it saves."""
+    target, free = nest.target, nest.free
+    stores = [n.src[0].src[1] for n in free if n.op is Ops.STORE]
+    indexes = [n.src[0].src[1] for n in free if n.op is Ops.LOAD] + stores
+    steps = [coefficient(index, loop) for index in indexes]
+    gathers = sum(step not in (0, 1) for step in steps)
+    by_lane = gathers if target.lockstep > 1 else sum([s not in PICKED for s in steps])
+    if copies_windows(target, override):
+        gathers -= len(_read_in_steps(nest.kernel, [loop], target))
+    # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). The
+    # last step of a reduction asks for its mask again, which beside an exponential is little.
+    again = any([loop in free[n.src[0]] for n in nest.looped])
+    again = again and not is_costly_along(loop, free)
+    is_filled = by_lane or any([n.op is Ops.LOCAL_BUFFER for n in free])
+    rests: float | None = MASKED_AGAIN if again or is_filled else 1
+    if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
+        rests = None
+    fitting = fitting_lanes(nest.size(loop), lanes, rests)
+    # Lanes filled one by one cost more than they save, but where much is computed of them.
+    if fitting is None or not (
+        by_lane <= steps.count(1) or _pays_to_fill(loop, fitting, by_lane, nest)
+    ):
+        return None
+    scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
+    return Candidate(loop, fitting, gathers, by_lane, scatters, at_once)
+
+
+def _loop_of_choices(lanes: int, nest: Nest) -> UOp | None:
+    """The loop that decides which of several values an element is, where a vector of it would compute more of them than it has lanes."""
+    chooser = loop_that_chooses(nest)
+    if chooser is None or chooser.parts < min(lanes, size_of(chooser.loop)):
+        return None
+    return chooser.loop
+
+
+def _type_of_vectors(nest: Nest) -> DType:
+    """The type of which a vector has as many elements as a register: the widest that is loaded or summed.
+
+    Items that run in step have no such registers: there a vector is a wide load of the memory that most of is loaded from.
+    """
+    loads = [n for n in nest.free if n.op is Ops.LOAD]
+    reduces = any([n.op is Ops.REDUCE for n in nest.free])
+    if nest.target.lockstep > 1 and reduces and loads:
+        return max(loads, key=lambda n: _bytes_loaded(nest, n)).dtype
+    types = [n.dtype for n in nest.free if n.op in (Ops.LOAD, Ops.REDUCE)]
+    return max(types, key=lambda d: d.itemsize, default=nest.kernel.src[0].src[1].dtype)
+
+
+def _bytes_loaded(nest: Nest, load: UOp) -> int:
+    """Of different elements of memory."""
+    loops = nest.free[load.src[0].src[1]]
+    return prod([nest.size(loop) for loop in loops]) * load.dtype.itemsize
+
+
+def _is_window(one: Candidate, nest: Nest) -> bool:
+    """Whether what is reduced along a loop is one vector, whose lanes are added up for each result."""
+    return not nest.is_of_results(one.loop) and nest.size(one.loop) <= one.lanes
+
+
+def _contiguous_first(kernel: UOp) -> list[UOp]:
+    """The loops of the output along which it, or all that is read, is contiguous; those of reductions."""
+    outputs, nodes = output_loops(kernel), toposort((kernel,))
+    stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
+    loads = [n.src[0].src[1] for n in nodes if n.op is Ops.LOAD]
+    found = [x for x in outputs if all(coefficient(s, x) == 1 for s in stores)]
+    found += [x for x in outputs if loads and all(coefficient(s, x) == 1 for s in loads)]
+    reductions = {loop for group in unshared_reductions(kernel) for loop in group}
+    found += sorted(reductions, key=lambda loop: loop.arg[0])
+    return list(dict.fromkeys(found))
+
+
+def fitting_lanes(size: int, lanes: int, rests: float | None) -> int | None:
+    """A number of lanes that divides the size, else a full vector.
+
+    `rests`: so many vectors cost as much as the last one of a row with a rest, and the cheapest row is taken; None: a
+    short row with a rest does not pay.
+    """
+    if size < LEAST_LANES:
+        return None
+    widths = [n for n in (LEAST_LANES, 8, 16) if n <= lanes]
+    if rests is not None and widths:
+        return min(widths, key=lambda n: -(-size // n) + (rests - 1 if size % n else 0))
+    fitting = next((n for n in reversed(widths) if size % n == 0), None)
+    if fitting is None or (fitting < lanes and size >= 4 * lanes):
+        return lanes if size > lanes else None
+    return fitting
+
+
+def _pays_to_fill(loop: UOp, lanes: int, by_lane: int, nest: Nest) -> bool:
+    """Whether what a vector computes at once takes longer for each lane by itself than filling so many vectors does."""
+    saved = _cycles_along(loop, nest.free) * (lanes - 1)
+    return saved > by_lane * lanes * nest.target.core.gather_cycles
+
+
+def _cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
+    """Cycles of the operations of an iteration, but for those on index terms."""
+    work = [
+        n.op
+        for n, loops in free.items()
+        if loop in loops and n.op in ELEMENTWISE and n.dtype is not dtypes.index
+    ]
+    return sum([OPERATION_CYCLES.get(op, SHORT_CYCLES) for op in work])
+
+
+def is_costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
+    """Whether each iteration of a loop has an operation of many instructions."""
+    return any([n.op in COSTLY and loop in loops for n, loops in free.items()])
+
+
+def copies_windows(target: Target, override: Schedule) -> bool:
+    """Whether what vectors read in steps may be copied first.
+
+    Processors that drivers compile for pick lanes as fast, and the copy is a kernel of its own (measured: pools of stride 2 take 0.4 to 1.1
+    times as long without it).
+    """
+    if override.deinterleaved is not None:
+        return override.deinterleaved
+    return not target.work_items or target.lockstep > 1
+
+
+def loads_in_steps(
+    kernel: UOp, vectors: tuple[Vectors, ...], target: Target
+) -> list[tuple[UOp, UOp]]:
+    """The loads that vectors take in steps of a few elements, and often, each with the loop."""
+    by_number = {n.arg[0]: n for n in toposort((kernel,)) if n.op is Ops.RANGE}
+    loops = [by_number[v.loop] for v in vectors if v.loop in by_number]
+    return _read_in_steps(kernel, loops, target)
+
+
+def _read_in_steps(kernel: UOp, loops: list[UOp], target: Target) -> list[tuple[UOp, UOp]]:
+    found = []
+    for load in [n for n in toposort((kernel,)) if n.op is Ops.LOAD]:
+        memory, index, *_ = load.src[0].src
+        steps = [(loop, coefficient(index, loop) or 0) for loop in loops]
+        reads = prod([size_of(loop) for loop in loops_of(index) if is_fixed(loop)])
+        if memory.op is not Ops.PARAM:
+            continue
+        is_near = memory.arg[1] * memory.dtype.itemsize <= 2 * target.cache_bytes
+        if reads >= (WORTH_A_COPY if is_near else WORTH_A_FAR_COPY) * memory.arg[1]:
+            found += [(load, loop) for loop, step in steps if 1 < step <= LARGEST_STEP]
+    return found
