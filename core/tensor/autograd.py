@@ -113,7 +113,8 @@ def _places_in_groups(parts: Sequence[UOp]) -> Sequence[UOp]:
     placed = [part for part in parts if part.op is Ops.PAD and is_plain(sum(part.arg, ()))]
     if len(placed) <= GROUP:
         return parts
-    others = [part for part in parts if part not in set(placed)]
+    grouped = set(placed)
+    others = [part for part in parts if part not in grouped]
     while len(placed) > GROUP:
         placed = sorted(placed, key=lambda part: part.arg)
         placed = [_as_one(placed[k : k + GROUP]) for k in range(0, len(placed), GROUP)]

@@ -157,9 +157,8 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
         return False
     is_of_scalars = not is_contraction(reduction) and _is_along_memory(reduction)
     work = cycles_of_work(end, stored, reduction, is_of_scalars)
-    if (
-        is_of_scalars
-    ):  # each result of a running sum waits for one addition, of a row for the last few
+    if is_of_scalars:
+        # Each result of a running sum waits for one addition, that of a row for the last few.
         one = target.core.multiply_add_cycles
         work -= one if is_running(reduction) else HIDDEN_CYCLES
     vectors = size if is_of_scalars else vectors_of_rows(reduction.shape, lanes)

@@ -57,9 +57,7 @@ class _Lowering:
 def lower_movement(body: UOp) -> UOp:
     """One STORE of a scalar term: movement operations become index terms, padding becomes masks."""
     (value,) = body.src
-    numbers = (
-        count()
-    )  # an axis of one element is no loop, and has none: equal loops have equal ones
+    numbers = count()  # an axis of one element has none: equal loops have equal numbers
     loops = [UOp.range(size, next(numbers)) if size != 1 else UOp.index(0) for size in value.shape]
     lowering = _Lowering(next(numbers))
     element = _element(Demand(value, tuple(loops), None), lowering)

@@ -158,9 +158,7 @@ def loop_that_chooses(nest: Nest) -> Chooser | None:
     conditions = [n.src[0] for n in nest.free if n.op is Ops.WHERE]
     truths = toposort(conditions, lambda n: n.dtype.is_bool and n.op not in COMPARE)
     borders: dict[UOp, set[int]] = {}
-    asking: set[UOp] = (
-        set()
-    )  # at each iteration, as digits of the loop do or what memory says of it
+    asking: set[UOp] = set()  # at each iteration, as digits of the loop do
     for truth in [n for n in truths if n.op in COMPARE and len(nest.free[n]) == 1]:
         if any([n.op is Ops.LOAD for n in toposort((truth,))]):
             continue

@@ -37,9 +37,8 @@ class Target:
     is_result: bool = False
     source: Source | None = None  # of one that is written to
     gradient_of: Source | None = None
-    origins: Origins = (
-        frozenset()
-    )  # of a result: Tensors that it is made of, in a way that a gradient could pass
+    # Of a result: Tensors that it is made of, in a way that a gradient could pass.
+    origins: Origins = frozenset()
 
 
 @dataclass(slots=True)

@@ -33,10 +33,8 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, reshape_node
 from proofgrad.core.tensor.runtime.first_rows import cut_of
 
 EXPAND, PAD, REDUCE_AXIS = Ops.EXPAND, Ops.PAD, Ops.REDUCE_AXIS
-_CORRECTIONS = (
-    0,
-    1,
-)  # what a mean and a variance divide by is so much less than a number of elements
+# What a mean and a variance divide by is so much less than a number of elements.
+_CORRECTIONS = (0, 1)
 _MOST_ELEMENTS = 1 << 31  # that int32 counts
 _WITH_COUNTS: Newest[UOp, tuple[UOp, dict[str, int]]] = Newest(256)
 

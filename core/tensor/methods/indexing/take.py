@@ -52,9 +52,8 @@ def is_position(positions: _P, axis: int, size: int) -> _P:
     largest = size if isinstance(size, int) else size.vmax
     kind = dtypes.int64 if largest > 1 << 31 or positions.dtype.bits > 32 else dtypes.int32
     counts = largest - 1 <= dtypes.max(positions.dtype) and positions.dtype is not dtypes.uint64
-    named = (
-        positions if counts else positions.cast(kind)
-    )  # what int64 does not hold becomes no position
+    # What int64 does not hold becomes no position.
+    named = positions if counts else positions.cast(kind)
     after = positions.ndim - 1 - axis % positions.ndim
     line = positions._iota(size, named.dtype)
     return named.eq(line.reshape((size,) + (1,) * after))
