@@ -9,7 +9,7 @@ import pytest
 from tensors import assert_close, numbers
 from test_tiles import AVX512, kernel_of, matmul
 
-from proofgrad import Device, Tensor, explain, schedule
+from proofgrad import Tensor, explain, schedule
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.transposed_loads import transposed_loads
@@ -175,8 +175,6 @@ def test_tables_are_filled_with_the_same(
 @pytest.mark.heuristics
 def test_a_table_of_weights_is_read_along_memory() -> None:
     """All steps of the sum lie behind each other, those of windows, too."""
-    if Device["CPU"].target.vector_bytes < 32:
-        pytest.skip("with vectors of 16 bytes weights are read as they lie")
     image, weights = Tensor.empty(8, 64, 7, 7).realize(), Tensor.empty(128, 64, 3, 3).realize()
     assert "stage operands: steps stage 1, merge 2, reorder 1, split 1" in explain(
         image.conv2d(weights, padding=1)
