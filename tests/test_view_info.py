@@ -39,6 +39,8 @@ def through(info: ViewInfo) -> np.ndarray:
         lambda x: x[:, ::2].permute(1, 0),
         lambda x: x.pad(((1, 2), (0, 3))),
         lambda x: x.reshape(1, 4, 6).expand(3, 4, 6),
+        lambda x: x.reshape(1, 4, 1, 6)[:, 1:3].T,
+        lambda x: x[2:3].pad(((1, 0), (0, 2))).reshape(2, 1, 8),
         lambda x: x.reshape(2, 2, 3, 2)[:, 1, ::-2],
         lambda x: x[2].pad(((2, 1),)).flip(0),
     ],

@@ -62,9 +62,9 @@ def _nothing_but_padding(shape: Shape) -> ViewInfo:
 
 
 def _info(shape: Shape, index: UOp, condition: UOp | None) -> ViewInfo:
-    loops = {
-        n.arg[0]: n for n in UOp.sink(index, *_present(condition)).toposort() if n.op is Ops.RANGE
-    }
+    axes = [axis for axis, size in enumerate(shape) if size != 1]  # only those have loops
+    nodes = UOp.sink(index, *_present(condition)).toposort()
+    loops = {axes[n.arg[0]]: n for n in nodes if n.op is Ops.RANGE}
     found = [coefficient(index, loops[k]) if k in loops else 0 for k in range(len(shape))]
     strides = tuple([stride for stride in found if stride is not None])
     mask = None if condition is None else _box(shape, condition, loops)
