@@ -289,6 +289,7 @@ def test_masked_select_and_nonzero_at_once_and_lazily(machine: str) -> None:
     assert Tensor(x).masked_select(Tensor([False, True, False])).tolist() == [0, 0]
 
 
+@pytest.mark.heuristics
 @pytest.mark.parametrize("shape", [(70, 61), (5000,), (3, 5, 331), (1, 4500)])
 def test_true_elements_of_many_are_found_by_kernels_that_look_at_each_once(
     shape: tuple[int, ...],
