@@ -257,6 +257,8 @@ class Reader:
     ) -> Values:
         """`first` combined with what a store puts at each element in the loops that are not fixed."""
         address, value = store.src[:2]
+        if _is_never_written(address):
+            return first
         frame = self.frame(part, kind, dict(fixed))
         loops = tuple([loop for loop in nest if loop not in fixed])
         lanes = value.dtype.lanes
@@ -396,6 +398,11 @@ class Reader:
         # What is not stored is computed all the same: what it loads must be there.
         value = of_points(frame.value(store.src[1], lane), count)
         return position[rows], value[rows], kind[rows]
+
+
+def _is_never_written(address: UOp) -> bool:
+    """Whether the mask of a store is false, as of a row of a tile that lies beyond the last one."""
+    return len(address.src) > 2 and address.src[2].op is Ops.CONST and not address.src[2].arg
 
 
 def _taken_by(store: UOp) -> Taken:
