@@ -40,7 +40,9 @@ MOST_PLACED = 16
 # Moves by which a value is read at other elements.
 _ELSEWHERE = frozenset({Ops.PAD, Ops.SHRINK, Ops.SKEW, Ops.FLIP, Ops.PERMUTE})
 # Those that show the same elements.
-_SAME_ELEMENTS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.EXPAND, Ops.DETACH, Ops.BITCAST})
+_SAME_ELEMENTS = frozenset(
+    {Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.EXPAND, Ops.DETACH, Ops.BITCAST}
+)
 _COMPUTED = ELEMENTWISE | {Ops.PAD, Ops.SHRINK, Ops.REDUCE_AXIS}
 _NONE: frozenset[UOp] = frozenset()
 
