@@ -19,6 +19,13 @@ from proofgrad.core.tensor.autograd import leads_to, nodes_reached
 from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.data.errors import DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
+from proofgrad.core.tensor.gradient_targets import (
+    has_data,
+    leaf_tensors,
+    may_take_gradient,
+    positions_of,
+    unreached,
+)
 from proofgrad.core.tensor.known_gradients import known_gradients
 from proofgrad.core.tensor.lost_ways import (
     LOST,
@@ -34,7 +41,6 @@ from proofgrad.core.tensor.methods.base import (
     TensorBase,
     alive,
     describe,
-    owns_value,
 )
 from proofgrad.core.tensor.methods.calls import Calls
 from proofgrad.core.tensor.methods.creation.random import Creation
@@ -52,7 +58,6 @@ from proofgrad.core.tensor.methods.training import training_within
 from proofgrad.core.tensor.methods.view import ViewInfo, view_info
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
-from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import is_on_disk
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
@@ -234,11 +239,11 @@ class Tensor(
         gradient = None if gradient is None else self._given("gradient", gradient)
         self._check_differentiable(targets, gradient)
         order = self._uop.toposort()
-        nodes = _positions(order, [target._uop for target in targets])
-        unreached = [] if materialize_grads else _unreached(order, targets, nodes)
-        if unreached:
+        nodes = positions_of(order, [target._uop for target in targets])
+        missed = [] if materialize_grads else unreached(order, targets, nodes)
+        if missed:
             raise GradientError(
-                f"no gradient passes from this value to {describe(unreached[0])}, on which it may depend: what lies"
+                f"no gradient passes from this value to {describe(missed[0])}, on which it may depend: what lies"
                 " between was realised (make the target with requires_grad=True, which keeps the way to it), was detached,"
                 " was made within no_grad or by a TinyJit, or the target was written to since; materialize_grads=True"
                 " gives zeros"
@@ -276,7 +281,7 @@ class Tensor(
                 )
             if not target.dtype.is_float:
                 raise DtypeError(f"no gradient with respect to {target.dtype}; only to floats")
-            if not _has_data(target._uop):
+            if not has_data(target._uop):
                 raise GradientError(
                     "a Tensor made of constants is equal to every other such Tensor, so it has no"
                     " gradient of its own; make it with requires_grad=True"
@@ -327,7 +332,7 @@ class Tensor(
         if part.leaves.isdisjoint(nodes_reached(part.node.toposort())):
             return None
         order = part.root.toposort()
-        (position,) = _positions(order, [part.node])
+        (position,) = positions_of(order, [part.node])
         found = known_gradients(order, part.seed, [position])
         return self._with(found[position])._value() if position in found else self.zeros_like()
 
@@ -341,14 +346,14 @@ class Tensor(
         self._check_differentiable((), gradient)
         order = self._uop.toposort()
         present = nodes_reached(order)
-        leaves = _leaf_tensors(present, self)
+        leaves = leaf_tensors(present, self)
         if not leaves:
             raise GradientError(
                 "backward found no Tensor that needs a gradient: this value was realised before"
                 " (call backward first, or make the inputs with requires_grad=True), detached, or"
                 " depends on no float data"
             )
-        nodes = _positions(order, [leaf._uop for leaf in leaves])
+        nodes = positions_of(order, [leaf._uop for leaf in leaves])
         for leaf, part in zip(leaves, self._gradients(order, leaves, nodes, gradient), strict=True):
             before_accumulate(leaf)
             leaf.grad = part if leaf.grad is None else leaf.grad + part
@@ -372,7 +377,7 @@ class Tensor(
         nodes = frozenset([leaf._uop for leaf in leaves])
         known = {id(leaf) for leaf in leaves}
         for tensor in live_tensors():
-            if tensor._uop in present and id(tensor) not in known and _may_take_gradient(tensor):
+            if tensor._uop in present and id(tensor) not in known and may_take_gradient(tensor):
                 tensor._awaited += (Awaited(root, seed, tensor._uop, nodes),)
 
     def zero_grad(self) -> None:
@@ -473,71 +478,6 @@ def _restored(
     return Tensor(data, device, dtype).reshape(shape).requires_grad_(requires_grad)
 
 
-def _positions(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
-    """The nodes of a graph that stand for the targets, some of which were realised since."""
-    present = set(order)
-    if present.issuperset(targets):
-        return list(targets)
-    now = {computed(node): node for node in order}
-    return [
-        target if target in present else now.get(computed(target), target) for target in targets
-    ]
-
-
-def _unreached(
-    order: Sequence[UOp], targets: Sequence[Tensor], nodes: Sequence[UOp]
-) -> list[Tensor]:
-    """The targets to which no gradient passes from the last node of a graph that may depend on them.
-
-    It does if they are in its graph, and it may if its graph has memory that is no data: what was computed to that is not known.
-    """
-    reached = nodes_reached(order)
-    missing = [k for k, node in enumerate(nodes) if node not in reached]
-    if not missing:
-        return []
-    present = set(order)
-    data = [t for t in live_tensors() if id(t) in TensorBase._leaves or t._requires_grad is False]
-    given = {_first_leaf(node) for one in data for node in (one._uop, computed(one._uop))}
-    is_known = given.issuperset([n for n in order if n.op is BUFFER and n.dtype.is_float])
-    return [targets[k] for k in missing if nodes[k] in present or not is_known]
-
-
-def _first_leaf(node: UOp) -> UOp:
-    """The memory below a Tensor of data."""
-    while node.src and node.op is not BUFFER:
-        node = node.src[0]
-    return node
-
-
-def _leaf_tensors(reached: set[UOp], root: Tensor) -> list[Tensor]:
-    """The leaves among nodes that a gradient of `root` can reach: see `backward`.
-
-    Where none was asked to take one, Tensors that were computed to a buffer before are leaves too, but for a result that is `root`.
-    """
-    present = reached | {computed(node) for node in reached}
-    found = [
-        leaf
-        for leaf in alive(TensorBase._leaves)
-        if isinstance(leaf, Tensor) and leaf._uop in present and leaf.dtype.is_float
-    ]
-    asked = [leaf for leaf in found if leaf._requires_grad]
-    if asked:
-        return asked
-    results = [
-        tensor
-        for tensor in live_tensors()
-        if tensor._uop in reached and owns_value(tensor._uop) and _may_take_gradient(tensor)
-        if tensor._uop is not root._uop
-    ]
-    return [leaf for leaf in found if _has_data(leaf._uop)] + results
-
-
-def _may_take_gradient(tensor: Tensor) -> bool:
-    """Is it a result of operations to which nobody refused a gradient?"""
-    is_result = id(tensor) not in TensorBase._leaves and tensor._requires_grad is not False
-    return is_result and isinstance(tensor, Tensor) and tensor.dtype.is_float
-
-
 def _broadcasts(shape: Shape, wanted: Shape) -> bool:
     return len(shape) <= len(wanted) and all(
         [a in (1, b) for a, b in zip(shape[::-1], wanted[::-1], strict=False)]
@@ -548,10 +488,3 @@ def _summary(tensor: Tensor) -> str:
     node = tensor.uop
     kind = str(node.dtype).removeprefix("dtypes.")
     return f"<UOp {tensor.device} {show(node.shape)} {kind} ({node.op!r}, {node.arg!r})>"
-
-
-def _has_data(node: UOp) -> bool:
-    """Does the value rest on a buffer, so that it is not just a constant?"""
-    if owns_value(node):
-        return True
-    return any(part.op is BUFFER or owns_value(part) for part in node.toposort())
