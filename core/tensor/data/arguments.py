@@ -149,6 +149,8 @@ def checked_shape(sizes: tuple[Any, ...]) -> Shape:
 
 def resolve_axis(axis: int, rank: int) -> int:
     """A Python axis number, which may count from the end, as 0 .. rank-1. Raises: ShapeError."""
+    if type(axis) is int and 0 <= axis < rank:
+        return axis
     if type(axis) is not int:
         axis = plain_number(axis)
     if not isinstance(axis, int):
@@ -194,6 +196,8 @@ def split_amount(amount: Any) -> tuple[Any, Any]:
 
 def normal_size(size: Any) -> Any:
     """A size in its one form: equal sums of variables are one object."""
+    if type(size) is int:
+        return size
     return sizes().normal(size) if isinstance(size, UOp) else plain_number(size)
 
 

@@ -25,7 +25,7 @@ from proofgrad.core.tensor.data.errors import DeviceError, GradientError
 from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.training import ShowsTraining
-from proofgrad.core.tensor.runtime.device import Device, is_on_disk
+from proofgrad.core.tensor.runtime.device import IN_FILE, Device, is_on_disk
 from proofgrad.core.tensor.runtime.scheduling import shown
 from proofgrad.core.tensor.runtime.tracing import TRACING
 
@@ -70,18 +70,19 @@ class Link(NamedTuple):
         return UOp(self.op, node.dtype, (node,), self.arg)
 
 
-def _steps_of_view(view: UOp, whole: UOp) -> list[tuple[Ops, Any, Shape]] | None:
-    """Movement operations from `view` down to `whole`; None: it is no view of that."""
-    steps: list[tuple[Ops, Any, Shape]] = []
-    node = view
-    while node is not whole:
+def _links_of_view(view: UOp, whole: TensorBase) -> tuple[Link, ...] | None:
+    """Movement operations from `view` down to a Tensor, and on to what that shows; None: it is no view of that."""
+    links: list[Link] = []
+    node, last = view, whole._uop
+    while node is not last:
         if node.op not in ALIASES or len(node.src) > 1:
             return None
         below = node.src[0]
         arg = (node.dtype, below.dtype) if node.op is BITCAST else node.arg
-        steps.append((node.op, arg, below.shape))
+        links.append(Link(ref(whole) if below is last else _NOBODY, node.op, arg, below.shape))
         node = below
-    return steps or [(DETACH, None, view.shape)]
+    found = tuple(links) if links else (Link(ref(whole), DETACH, None, view.shape),)
+    return found if whole._base is None else found + whole._base
 
 
 class TensorBase(metaclass=ShowsTraining):
@@ -120,14 +121,14 @@ class TensorBase(metaclass=ShowsTraining):
         ) -> None: ...
 
     @classmethod
-    def _new(cls, uop: UOp, device: str) -> Self:
-        """A Tensor for the node, made by an operation; it is no leaf."""
+    def _new(cls, uop: UOp, device: str, links: tuple[Link, ...] | None = None) -> Self:
+        """A Tensor for the node, made by an operation; it is no leaf. `links`: of a view."""
         self = object.__new__(cls)
         self._uop = uop
         self.device = device
-        self._grad, self._awaited = None, ()
-        self._requires_grad = None
-        self._base = None
+        self._grad = self._requires_grad = None
+        self._awaited = ()
+        self._base = links
         register(self)
         return self
 
@@ -169,8 +170,6 @@ class TensorBase(metaclass=ShowsTraining):
 
     def _twins_now(self) -> list[TensorBase]:
         """Other leaves that name this node."""
-        if not TensorBase._twins.data:  # type: ignore[attr-defined]
-            return []
         there = [one() for one in TensorBase._twins.get(self._uop, ())]
         return [
             one for one in there if one is not None and one is not self and one._uop is self._uop
@@ -178,19 +177,16 @@ class TensorBase(metaclass=ShowsTraining):
 
     def _with(self, uop: UOp) -> Self:
         """The result of an operation on this Tensor; a view of it, if the operation is an alias."""
-        steps = _steps_of_view(uop, self._uop) if uop.op in ALIASES or uop is self._uop else None
-        if steps is None and is_on_disk(self.device):
-            Device[self.device]  # raises: nothing is computed there
-        passes = uop.op is not DETACH or uop.arg is not None  # with one it is a custom gradient
-        if GRADIENTS.are_off and uop.dtype.is_float and passes:
-            uop = UOp(DETACH, uop.dtype, (uop,))
+        op, device = uop.op, self.device
+        links = _links_of_view(uop, self) if op in ALIASES or uop is self._uop else None
+        if links is None and device.startswith(IN_FILE):
+            Device[device]  # raises: nothing is computed there
+        if GRADIENTS.are_off and uop.dtype.is_float:
+            if op is not DETACH or uop.arg is not None:  # with one it is a custom gradient
+                uop = UOp(DETACH, uop.dtype, (uop,))
         if TRACING.on:
             note_origin(uop)
-        new = type(self)._new(uop, self.device)
-        if steps is not None:
-            inner = [Link(_NOBODY, *step) for step in steps[:-1]]
-            new._base = (*inner, Link(ref(self), *steps[-1]), *(self._base or ()))
-        return new
+        return type(self)._new(uop, device, links)
 
     def _value(self) -> Self:
         """The same value in a Tensor that is no view: a write to it changes no other."""

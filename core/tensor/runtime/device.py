@@ -19,6 +19,7 @@ from proofgrad.core.tensor.data.errors import DeviceError
 
 HOST = "PYTHON"  # where the data of a Python list or a numpy array lives
 DISK = "DISK"  # `DISK:path`: the elements are in that file; nothing is computed there
+IN_FILE = f"{DISK}:"  # how the name of a file as a device begins
 
 
 class _Device:
@@ -186,13 +187,12 @@ def _entry_points() -> dict[str, Any]:
     return {point.name.upper(): point for point in entry_points(group="proofgrad.backends")}
 
 
-_IN_FILE = f"{DISK}:"
 Device = _Device()
 
 
 def is_on_disk(device: str) -> bool:
     """Is this the one name of a file as a device?"""
-    return device.startswith(_IN_FILE)
+    return device.startswith(IN_FILE)
 
 
 def canonical_device(name: str | None) -> str:

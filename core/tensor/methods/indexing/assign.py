@@ -373,6 +373,8 @@ def _is_scalar(value: Any) -> bool:
 def _broadcast(node: UOp, shape: Shape) -> UOp:
     """`node` with the wanted shape, which it may only be broadcast to. Raises: ShapeError."""
     own = node.shape
+    if own == shape:
+        return node
     while len(own) > len(shape) and own[0] == 1:
         own = own[1:]
     fits = len(own) <= len(shape) and all(a in (1, b) for a, b in zip(own[::-1], shape[::-1]))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from proofgrad.core.compile.plan.bounded_cache import Newest
-from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.shapes import Shape, is_plain, names_variables
 
 MOST_CUTS = 4096
 
@@ -43,7 +43,7 @@ def index_cut(
     """The cut of an index of an array of this shape."""
     whole = list(cuts) == [(0, size) for size in shape]
     known = None
-    if not strides and all([type(end) is int for cut in cuts for end in cut]):
+    if is_plain(shape) and not strides and not names_variables(cuts):
         known = tuple([1 if k is None else cuts[k][1] - cuts[k][0] for k in kept])
     return IndexCut(None if whole else tuple(cuts), tuple(strides), tuple(kept), known)
 

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, NamedTuple, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import (
     Shape,
     ShapeError,
@@ -53,6 +54,7 @@ from proofgrad.core.tensor.runtime.recording import at_least_now
 
 # So many elements of a mask are read by Python in less time than kernels are launched.
 MOST_SEEN_BY_HOST = 1 << 12
+SHRINK = Ops.SHRINK
 _S = TypeVar("_S", bound="Selection")
 
 
@@ -136,6 +138,9 @@ class Selection(Reduction):
     def _viewed(self, cut: IndexCut) -> Self:
         """A cut of each axis, some of them read in steps or from their end; then the axes that are kept."""
         node, result = self._uop, self
+        if cut.shape is not None:  # of numbers, which were found to lie within
+            node = node if cut.cuts is None else UOp(SHRINK, node.dtype, (node,), cut.cuts)
+            return self._with(reshape_node(node, cut.shape))
         node = node if cut.cuts is None else shrunk(node, cut.cuts)
         if cut.strides:
             result = self._with(node)

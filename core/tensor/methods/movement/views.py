@@ -53,6 +53,8 @@ class Views(TensorBase):
         return self.reshape(shape, *args)
 
     def _resolve_shape(self, shape: tuple[Any, ...]) -> Shape:
+        if is_plain(shape) and -1 not in shape:
+            return shape
         wanted = [old if new is None else new for new, old in zip(shape, self.shape)]
         wanted += shape[len(wanted) :]
         for size in wanted:
@@ -91,11 +93,12 @@ class Views(TensorBase):
 
     def permute(self, order: Any = (), *args: Any) -> Self:
         """Axis k of the result is axis order[k] of this Tensor."""
-        given = as_sizes((order, *args))
-        if len(given) != self.ndim:
+        given, node = as_sizes((order, *args)), self._uop
+        rank = len(node.shape)
+        if len(given) != rank:
             raise ShapeError(f"permute {given} must name each axis of {show(self.shape)} once")
-        axes = tuple([resolve_axis(axis, self.ndim) for axis in given])
-        return self._with(UOp(Ops.PERMUTE, self.dtype, (self._uop,), axes))
+        axes = tuple([resolve_axis(axis, rank) for axis in given])
+        return self._with(UOp(Ops.PERMUTE, node.dtype, (node,), axes))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """The two axes exchanged."""
@@ -142,9 +145,10 @@ class Views(TensorBase):
 
     def _cut(self, axis: int, begin: int, end: int) -> Self:
         """The elements begin <= i < end of one axis."""
-        cuts = [(0, size) for size in self.shape]
+        node = self._uop
+        cuts = [(0, size) for size in node.shape]
         cuts[axis] = (normal_size(begin), normal_size(end))
-        return self._with(shrunk(self._uop, cuts))
+        return self._with(shrunk(node, cuts))
 
     def contiguous(self) -> Self:
         """The same values, and they get a buffer of their own layout."""
