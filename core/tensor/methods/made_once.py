@@ -42,21 +42,22 @@ def made_once(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def method(x: TensorBase, /, *args: Any, **kwargs: Any) -> Any:
-        if TRACING.on:
+        node, device = x._uop, x.device
+        if TRACING.on or (not node.shape and id(x) in TensorBase._numbers):
             return function(x, *args, **kwargs)
-        device, nodes = x.device, [x._uop]
-        try:
-            like = [_like(x, device, [])]
-            for value in args:
-                like.append(_like(value, device, nodes))
-            for item in kwargs.items():
-                like += item[0], _like(item[1], device, nodes)
-        except TypeError:
-            return function(x, *args, **kwargs)
-        around = type(x), device, Device[device], GRADIENTS.are_off, *settings.stored(ASKED)
-        key = function, around, dtypes.default_float, dtypes.default_int, *like
+        nodes, like = [node], [node.dtype, node.shape]
+        if args or kwargs:
+            try:
+                like += [_like(value, device, nodes) for value in args]
+                like += [(name, _like(value, device, nodes)) for name, value in kwargs.items()]
+            except TypeError:
+                return function(x, *args, **kwargs)
+        around = type(x), device, Device[device], GRADIENTS.are_off, settings.stored(ASKED)
+        key = function, dtypes.default_float, dtypes.default_int, around, *like
         body = BODIES.get(key)
         if body is None:
+            if not all([is_plain(node.shape) for node in nodes]):
+                return function(x, *args, **kwargs)  # of such nothing is kept
             body = BODIES[key] = _body(function, x, nodes, args, kwargs)
         sources = tuple(nodes)
         if not isinstance(body, tuple):
@@ -74,8 +75,8 @@ def _like(value: Any, device: str, nodes: list[UOp]) -> Any:
         return _exactly(value)
     node = value._uop
     shape = node.shape
-    if value.device != device or not is_plain(shape):
-        raise TypeError("Tensors elsewhere, or of variable size")
+    if value.device != device:
+        raise TypeError("a Tensor elsewhere")
     if not shape and id(value) in TensorBase._numbers:
         raise TypeError("a Tensor that was made of a number has no say in the type of a result")
     nodes.append(node)

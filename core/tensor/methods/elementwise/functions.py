@@ -39,6 +39,7 @@ _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
 _LOG10_2 = math.log10(2)
 _TANH_IS_ONE_FROM = 20.0
+_WIDE = frozenset({dtypes.float32, dtypes.float64})
 _LONG = 10  # coefficients: one step waits for the one before
 # 1 / ln 2, minus the float that is nearest to it.
 _LOG2_E_REST_FLOAT32 = float.fromhex("0x1.4ae0cp-26")
@@ -52,6 +53,8 @@ def in_float32_or_wider(function: Callable[..., _T]) -> Callable[..., _T]:
 
     @functools.wraps(function)
     def method(self: _T, *args: Any, **options: Any) -> _T:
+        if self._uop.dtype in _WIDE:
+            return function(self, *args, **options)
         x = self._as_float()
         if x.dtype.bits < 32:
             return function(x.float(), *args, **options).cast(x.dtype)

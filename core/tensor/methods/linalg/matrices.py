@@ -13,7 +13,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole, resolve_axis
 from proofgrad.core.tensor.data.nodes import broadcast_shapes, constant_node
-from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, promote
+from proofgrad.core.tensor.data.promotion import as_dtype, promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.linalg.factors import (
@@ -30,7 +30,6 @@ from proofgrad.core.tensor.methods.linalg.fourier import (
     real_type,
 )
 from proofgrad.core.tensor.methods.linalg.products import product_of_matrices, sum_by_letters
-from proofgrad.core.tensor.methods.linalg.rounding import are_rounded
 from proofgrad.core.tensor.methods.linalg.solving import (
     FACTORED,
     SOLVED,
@@ -53,7 +52,7 @@ class LinearAlgebra(Indexing):
         if not isinstance(w, LinearAlgebra):
             w = self._as_tensor(w)
         check_same_device("@", self, w)
-        own, other = self.shape, w.shape
+        own, other = self._uop.shape, w._uop.shape
         if not own or not other:
             raise ShapeError(f"@ needs 1 axis or more: {show(own)} @ {show(other)}")
         inner = -2 if len(other) > 1 else -1
@@ -63,10 +62,8 @@ class LinearAlgebra(Indexing):
                 f" has {own[-1]} elements, axis {inner} of the second {other[inner]}"
             )
         result = promote(self.dtype, w.dtype) if dtype is None else as_dtype(dtype)
-        wide = accumulation_dtype(result)
-        is_rounded = min(len(own), len(other)) > 1 and are_rounded(wide, self.dtype, w.dtype)
-        total: Self = product_of_matrices(self._in_type(wide), w._in_type(wide), wide, is_rounded)
-        return total._in_type(result)
+        product: Self = product_of_matrices(self, w, result)
+        return product
 
     def matmul(self, x: Operand, reverse: Flag = False, dtype: DType | str | None = None) -> Self:
         """`self @ x`, or `x @ self` with `reverse`; see dot."""

@@ -35,8 +35,11 @@ def sum_of_products(x: _T, w: _T, dtype: DType, axes: tuple[int, ...]) -> _T:
 
 
 @made_once
-def product_of_matrices(x: Any, w: Any, dtype: DType, is_rounded: bool) -> Any:
-    """The last axis of x with the last but one of w, both of this type; factors and gradient rounded or not."""
+def product_of_matrices(x: Any, w: Any, dtype: DType) -> Any:
+    """The last axis of x with the last but one of w, in this type; factors and gradient rounded where that is asked for."""
+    wide = accumulation_dtype(dtype)
+    is_rounded = min(x.ndim, w.ndim) > 1 and are_rounded(wide, x.dtype, w.dtype)
+    x, w = x._in_type(wide), w._in_type(wide)
     if is_rounded:
         x, w = rounded(x), rounded(w)
     if x.ndim > 1 and w.ndim > 1:
@@ -44,8 +47,8 @@ def product_of_matrices(x: Any, w: Any, dtype: DType, is_rounded: bool) -> Any:
         w = w.transpose(-1, -2).unsqueeze(-3)
     elif w.ndim > 1:
         w = w.transpose(-1, -2)
-    total = sum_of_products(x, w, dtype, (-1,))
-    return with_rounded_gradient(total) if is_rounded else total
+    total = sum_of_products(x, w, wide, (-1,))
+    return (with_rounded_gradient(total) if is_rounded else total)._in_type(dtype)
 
 
 def sum_by_letters(formula: str, operands: Sequence[Any], dtype: DType | str | None) -> Any:
