@@ -9,7 +9,11 @@ from weakref import WeakKeyDictionary
 import proofgrad
 from proofgrad import Tensor
 from proofgrad.core.tensor.runtime.memory import buffer_of, memory_of
-from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
+from proofgrad.core.tensor.runtime.owners import (
+    is_result_free,
+    owners_of_attribute,
+    owners_of_item,
+)
 from proofgrad.core.tensor.runtime.result_pool import Spare
 
 CORE = Path(proofgrad.__file__).resolve().parent.parent / "core"
@@ -36,17 +40,17 @@ def test_a_result_is_free_when_no_node_array_or_tensor_has_it() -> None:
     for shape in ((4,), (2, 2)):
         node = Tensor.ones(*shape).contiguous().realize()._uop
         spare = Spare(node, memory_of(buffer_of(node)))
-        assert not spare.is_free()
+        assert not is_result_free(spare)
         del node
-        found = [spare.is_free()]
+        found = [is_result_free(spare)]
         for holder in (lambda: spare.node, lambda: spare.buffer, lambda: spare.handle):
             kept = holder()
-            found.append(spare.is_free())
+            found.append(is_result_free(spare))
             del kept
         reader = Tensor._new(spare.node, "CPU") + 1
-        found.append(spare.is_free())
+        found.append(is_result_free(spare))
         del reader
-        found.append(spare.is_free())
+        found.append(is_result_free(spare))
         assert found == [True, False, False, False, False, True]
 
 

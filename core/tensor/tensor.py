@@ -98,7 +98,7 @@ class Tensor(
         if not do_update_stats:
             with GlobalCounters.unchanged():
                 return self.realize(*others)
-        if not others and self._base is None:
+        if not others and (self._base is None or self._owner_to_compute() is None):
             if not self._realize_again():
                 _realize_together([self], self.device)
             return self
@@ -160,7 +160,7 @@ class Tensor(
         Then the graph is kept, so that `backward` works after `realize`. All other graphs are
         dropped, so that a loop of realised steps does not grow without end.
         """
-        if self._twins_now():
+        if TensorBase._twins.data and self._twins_now():  # type: ignore[attr-defined]
             return True
         if not TensorBase._parameters.data or self._uop.op is BUFFER:  # type: ignore[attr-defined]
             return False
@@ -433,13 +433,27 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
     TRACING.on = settings.traces_methods()
     free = [(k, one) for k, one in enumerate(tensors) if not one._leads_to_a_parameter()]
+    origins = [_origins(tensor) for tensor in tensors]
+    alone = {k for k, tensor in free if owners_of_attribute(tensor, "_uop") == 1}
+    roots = [tensor._uop for tensor in tensors]
+    results = None if TRACING.on else machine.run_together_again(roots, device, alone)
+    if results is None:
+        results = _realize_anew(roots, device, free)
+    else:
+        for k, tensor in free:
+            tensor._uop = results[k]
+    for result, known in zip(results, origins):
+        if known is not None:
+            note_origins(result, known)
+
+
+def _realize_anew(roots: list[UOp], device: str, free: Sequence[tuple[int, Tensor]]) -> list[UOp]:
+    """The values of Tensors that have these nodes, by a run that may write over what nobody else holds; the `free` ones let go of their graphs."""
 
     def release() -> None:
         for _, tensor in free:
             tensor._uop = machine.PENDING
 
-    roots = [tensor._uop for tensor in tensors]
-    origins = [_origins(tensor) for tensor in tensors]
     with Interrupts() as interrupts:
         try:
             results = machine.realize(roots, device, release, None, interrupts)
@@ -449,9 +463,7 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
             raise
         for k, tensor in free:
             tensor._uop = results[k]
-    for result, known in zip(results, origins):
-        if known is not None:
-            note_origins(result, known)
+    return results
 
 
 def _origins(tensor: Tensor) -> Origins | None:

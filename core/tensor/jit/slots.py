@@ -18,6 +18,7 @@ from proofgrad.core.tensor.lost_ways import Origins, note_origins
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.execute import allocate
 from proofgrad.core.tensor.runtime.memory import buffer_below, is_flat, memory_of, new_value
+from proofgrad.core.tensor.runtime.owners import is_result_free
 from proofgrad.core.tensor.runtime.result_pool import SPARES, Spare
 from proofgrad.core.tensor.tensor import Tensor
 
@@ -99,7 +100,7 @@ class Made:
     def free_spare(self) -> Spare | None:
         """An earlier result that nobody holds."""
         for spare in self.spares:
-            if spare.is_free():
+            if is_result_free(spare):
                 return spare
         return None
 

@@ -23,6 +23,7 @@ from proofgrad.core.tensor.runtime.device import HOST, Device
 from proofgrad.core.tensor.runtime.execute import allocate, execute, is_watched
 from proofgrad.core.tensor.runtime.kept_program import KeptProgram
 from proofgrad.core.tensor.runtime.likeness import Likeness
+from proofgrad.core.tensor.runtime.owners import is_result_free
 from proofgrad.core.tensor.runtime.result_pool import SPARES, Spare
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class _Pool:
                 result = results.popleft()
             except IndexError:  # another thread has it
                 break
-            if result.is_free():
+            if is_result_free(result):
                 return result
             results.append(result)
         return self._new_result()  # in place of the oldest
@@ -104,7 +105,7 @@ class _Pool:
 
     def unused_bytes(self) -> int:
         """The memory of results that nobody has."""
-        return self._info.nbytes * [result.is_free() for result in list(self._results)].count(True)
+        return self._info.nbytes * [*map(is_result_free, list(self._results))].count(True)
 
 
 class KnownRun:
@@ -149,16 +150,18 @@ class KnownRun:
         self, given: Sequence[Any], check: ValueCheck | None = None, followed: Any = None
     ) -> list[UOp]:
         """The nodes of the values, for inputs in this memory. `followed` is told of them, where there is a `check`."""
+        if self._launch is not None and check is None:
+            (pool,) = self._pools
+            result = pool.take()
+            assert result.launch is not None
+            result.launch([given[slot] for slot in self._read])
+            self._count_it()
+            return [pool.keep(result)]
         results = [pool.take() for pool in self._pools]
         if check is not None:
             for result in results:
                 check.written_anew(result.node)
             followed.end(execute(self.plan, given, self._where, into=[r.handle for r in results]))
-        elif self._launch is not None:
-            launch = results[0].launch
-            assert launch is not None
-            launch([given[slot] for slot in self._read])
-            self._count_it()
         elif self._programs is not None:
             self._run_program(given, [result.handle for result in results])
             self._count_it()

@@ -25,7 +25,7 @@ def owners_of_item(items: Any, key: Any) -> int:
 
 
 def is_result_free(result: Any) -> bool:
-    """Whether nobody but `result`, and the table of all memory, holds its node, its buffer and its memory."""
+    """Whether nobody but `result`, and the table of all memory, holds its node, its buffer and its memory: no Tensor, graph, array or replay."""
     # The buffer is held by the node, too, unless it is the node, and the memory by the table of all memory.
     of_node = _TWO if result.node is result.buffer else _ONE
     return (

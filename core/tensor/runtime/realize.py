@@ -8,7 +8,7 @@ behind buffers (runtime/memory.py), graphs as keys and what they came to (runtim
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,8 @@ from weakref import ref
 from proofgrad.core import settings
 from proofgrad.core.compile.passes.memory import changed_in_part, memory_below
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import BUFFER
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import BUFFER, DETACH
+from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime import first_rows
@@ -66,6 +66,7 @@ class _Machine:
 
 
 _MACHINE = _Machine()
+_SHOWS = MOVEMENT | {BUFFER, DETACH}
 
 
 def use_compiler(make: Callable[[], Compiler]) -> None:
@@ -190,9 +191,12 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
     """
     if recorder() is not None:
         return None
-    if (cut := first_rows.cut_of(root)) is not None:
-        whole = run_again(root.src[0], device, is_alone=False)
-        return None if whole is None else first_rows.shown(whole, cut)
+    if root.op in _SHOWS:
+        if is_view(root):
+            return computed(computed(root))
+        if (cut := first_rows.cut_of(root)) is not None:
+            whole = run_again(root.src[0], device, is_alone=False)
+            return None if whole is None else first_rows.shown(whole, cut)
     found = _known((root,), device)
     if found is None:
         return None
@@ -202,13 +206,29 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
     return node
 
 
+def run_together_again(roots: Sequence[UOp], device: str, alone: Set[int]) -> list[UOp] | None:
+    """As `run_again`, of several graphs in one run. `alone`: the numbers of roots that nobody but the caller holds."""
+    is_plain = recorder() is None and 1 < len(roots) == len(set(roots))
+    if not is_plain or any([root.op in _SHOWS for root in roots]):
+        return None
+    found = _known(roots, device)
+    if found is None:
+        return None
+    for k, (root, node, numbered_root) in enumerate(zip(roots, *found)):
+        if k not in alone and numbered_root is not root:
+            COMPUTED[root] = node
+    return found[0]
+
+
 def _known(roots: Sequence[UOp], device: str) -> tuple[list[UOp], tuple[UOp, ...]] | None:
     """The values of graphs like those of a run before, and those graphs; None: there was none."""
     is_plain_run = LISTENER.add is None and not _MACHINE.compile_only
     if not is_plain_run or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
         return None
-    draws = functools.partial(computes_for_others, is_memory=is_view)
-    return RUNS.again(roots, device, _MACHINE.compiler, memory_of, COMPUTED.data, draws)  # type: ignore[attr-defined]
+    return RUNS.again(roots, device, _MACHINE.compiler, memory_of, COMPUTED.data, _draws)  # type: ignore[attr-defined]
+
+
+_draws = functools.partial(computes_for_others, is_memory=is_view)
 
 
 def _run_together_again(

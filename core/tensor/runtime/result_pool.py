@@ -1,7 +1,7 @@
 """Small results of replays, used again once nobody holds them.
 
-Owns: how many and how large ones a replay keeps, the question whether somebody holds one. Does not
-own: replays (replay.py), memory (memory.py).
+Owns: how many and how large ones a replay keeps. Does not own: replays (replay.py), memory (memory.py), the question
+whether somebody holds one (owners.py).
 
 Making the nodes of a result and giving them up takes longer than a small kernel. A loop that takes
 the next result before it lets go of the last one needs two.
@@ -13,7 +13,6 @@ from typing import Any
 
 from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime.owners import is_result_free
 
 SPARES = 2
 SPARE_BYTES = 1 << 23  # of all results of a replay
@@ -27,7 +26,3 @@ class Spare:
     def __init__(self, node: UOp, handle: Any) -> None:
         self.node, self.handle = node, handle
         self.buffer = node if node.op is BUFFER else node.src[0]
-
-    def is_free(self) -> bool:
-        """Whether no Tensor, graph, array or replay holds it, and so nobody can read it again."""
-        return is_result_free(self)
