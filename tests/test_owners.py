@@ -9,11 +9,7 @@ from weakref import WeakKeyDictionary
 import proofgrad
 from proofgrad import Tensor
 from proofgrad.core.tensor.runtime.memory import buffer_of, memory_of
-from proofgrad.core.tensor.runtime.owners import (
-    is_result_free,
-    owners_of_attribute,
-    owners_of_item,
-)
+from proofgrad.core.tensor.runtime.owners import is_result_free, owners_of_attribute, owners_of_item
 from proofgrad.core.tensor.runtime.result_pool import Spare
 
 CORE = Path(proofgrad.__file__).resolve().parent.parent / "core"
