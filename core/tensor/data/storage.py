@@ -40,9 +40,9 @@ def flatten_nested(data: Any) -> tuple[Shape, list[Any]]:
                 )
         shape.append(size)
         level = [element for item in level for element in item]
-    for element in level:
-        if isinstance(element, (list, tuple, range)):
-            raise ShapeError(f"ragged lists: {element!r} stands beside a number")
+    if any([issubclass(kind, (list, tuple, range)) for kind in set(map(type, level))]):
+        beside = next(element for element in level if isinstance(element, (list, tuple, range)))
+        raise ShapeError(f"ragged lists: {beside!r} stands beside a number")
     return tuple(shape), level
 
 

@@ -126,14 +126,14 @@ class Factories(Movement):
 
     def _node_of_lists(self, data: Any, dtype: DType | None) -> UOp:
         shape, elements = flatten_nested(data)
-        if any(isinstance(element, (TensorBase, UOp)) for element in elements):
-            return self._node_of_tensors(shape, elements, dtype)
-        if elements and all(hasattr(element, "__array__") for element in elements):
-            import numpy
+        if not _NUMBERS.issuperset(map(type, elements)):
+            if any([isinstance(element, (TensorBase, UOp)) for element in elements]):
+                return self._node_of_tensors(shape, elements, dtype)
+            if all([hasattr(element, "__array__") for element in elements]):
+                import numpy
 
-            return self._node_of_array(numpy.array(data), dtype)
-        if not _NUMBERS.issuperset(map(type, elements)):  # there are some of numpy among them
-            elements = plain_number(elements)
+                return self._node_of_array(numpy.array(data), dtype)
+            elements = plain_number(elements)  # there are some of numpy among them
         kind = infer_dtype(elements) if dtype is None else dtype
         return reshape_node(host_buffer(pack(elements, kind), kind, self.device), shape)
 
