@@ -10,38 +10,46 @@ from typing import ClassVar
 
 from proofgrad import ShapeError, Tensor
 from proofgrad.core.ir.shapes import is_plain, show
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.nn.layers import check_last_axis, parameter
 from proofgrad.nn.shown import Shown
 
 State = tuple[Tensor, ...]  # the hidden state, which is given out, and what else a step hands on
-# (sums from the input, sums from the hidden state, the state before) to the state after.
-Step = Callable[[Tensor, Tensor, State], State]
+# (sums from the input, the weights and the bias of the hidden state, the state before) to the state after: one graph for all steps.
+Step = Callable[..., State]
 
 
-def tanh_step(from_input: Tensor, from_hidden: Tensor, state: State) -> State:
+@made_once
+def tanh_step(from_input: Tensor, weight: Tensor, bias: Tensor | None, hidden: Tensor) -> State:
     """Elman, 1990."""
-    return ((from_input + from_hidden).tanh(),)
+    return ((from_input + hidden.linear(weight.transpose(), bias)).tanh(),)
 
 
-def relu_step(from_input: Tensor, from_hidden: Tensor, state: State) -> State:
+@made_once
+def relu_step(from_input: Tensor, weight: Tensor, bias: Tensor | None, hidden: Tensor) -> State:
     """The same with relu."""
-    return ((from_input + from_hidden).relu(),)
+    return ((from_input + hidden.linear(weight.transpose(), bias)).relu(),)
 
 
-def lstm_step(from_input: Tensor, from_hidden: Tensor, state: State) -> State:
+@made_once
+def lstm_step(
+    from_input: Tensor, weight: Tensor, bias: Tensor | None, hidden: Tensor, cell: Tensor
+) -> State:
     """Long short-term memory (Hochreiter and Schmidhuber, 1997)."""
-    enter, forget, new, leave = (from_input + from_hidden).chunk(4, dim=-1)
-    cell = forget.sigmoid() * state[1] + enter.sigmoid() * new.tanh()
+    sums = from_input + hidden.linear(weight.transpose(), bias)
+    enter, forget, new, leave = sums.chunk(4, dim=-1)
+    cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
     return leave.sigmoid() * cell.tanh(), cell
 
 
-def gru_step(from_input: Tensor, from_hidden: Tensor, state: State) -> State:
+@made_once
+def gru_step(from_input: Tensor, weight: Tensor, bias: Tensor | None, hidden: Tensor) -> State:
     """Gated recurrent unit (Cho et al., 2014), reset behind the product, as in torch."""
     reset, update, new = from_input.chunk(3, dim=-1)
-    reset_h, update_h, new_h = from_hidden.chunk(3, dim=-1)
+    reset_h, update_h, new_h = hidden.linear(weight.transpose(), bias).chunk(3, dim=-1)
     candidate = (new + (reset + reset_h).sigmoid() * new_h).tanh()
     keep = (update + update_h).sigmoid()
-    return ((1 - keep) * candidate + keep * state[0],)
+    return ((1 - keep) * candidate + keep * hidden,)
 
 
 class _Cell(Shown):
@@ -65,8 +73,7 @@ class _Cell(Shown):
         check_last_axis(type(self).__name__, x, self.input_size)
         check_last_axis(f"the state of {type(self).__name__}", state[0], self.hidden_size)
         from_input = x.linear(self.weight_ih.transpose(), self.bias_ih)
-        from_hidden = state[0].linear(self.weight_hh.transpose(), self.bias_hh)
-        return step(from_input, from_hidden, state)
+        return step(from_input, self.weight_hh, self.bias_hh, *state)
 
 
 class RNNCell(_Cell):
@@ -212,8 +219,7 @@ class _Layers(Shown):
             from_input = from_input.pad_to(len(times), None, None)
         outputs: dict[int, Tensor] = {}
         for time in reversed(times) if suffix.endswith("_reverse") else times:
-            from_hidden = state[0].linear(weight_hh.transpose(), bias_hh)
-            new = step(from_input[time], from_hidden, state)
+            new = step(from_input[time], weight_hh, bias_hh, *state)
             if is_variable:  # beyond the end the state stays
                 is_there = Tensor(length, device=x.device) > time
                 new = tuple([is_there.where(made, old) for made, old in zip(new, state)])
