@@ -465,3 +465,25 @@ def test_a_long_loop_over_slices_is_a_known_run(again: list[UOp]) -> None:
         assert (k == 0) is not (held[-1][0].uop in again)
     for found, wanted in held:
         np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+def test_results_together_again_are_right_where_one_reads_another_or_is_a_view() -> None:
+    x = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+    for k in range(4):
+        a = x + 1
+        b, same, part = a * 2, x + 1, x[1:3]
+        Tensor.realize(a, b)  # b reads a
+        Tensor.realize(same, x + 1)  # two of one node
+        Tensor.realize(part, x * 3)  # a view of memory beside what is to be computed
+        found = [t.tolist() for t in (a, b, same, part)]
+        first = 1.0 + k
+        assert found == [[first + 1, 3, 4, 5], [2 * first + 2, 6, 8, 10], found[0], [2, 3]]
+        x[0] = first + 1
+        assert part.realize().tolist() == [2, 3] and x.realize().tolist() == [first + 1, 2, 3, 4]
+
+
+def test_a_view_that_was_written_through_is_computed_when_it_is_realized() -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+    row = x[0].realize()
+    row.assign(Tensor([5.0, 6.0]))
+    assert row.realize().tolist() == [5, 6] and x.tolist() == [[5, 6], [3, 4]]
