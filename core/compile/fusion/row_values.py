@@ -96,12 +96,15 @@ def _is_worth_a_buffer(
     reductions = [loop for loop in loops if loop.op is Ops.REDUCE_AXIS]
     short = [r for r in reductions if _length(r) <= SHORT_REDUCTION]  # written out as one
     again = sum([_share(loop, value) for loop in loops]) - max(1, len(short))
+    is_kept = is_one and all([_is_kept(r, target) for r in reductions])
+    work = 0.0 if is_kept else cycles_of_work(value, stored)
     lanes = target.lanes(value.dtype)
-    cycles = lanes * target.core.gather_cycles * _gathered(value, stored)
-    if not is_one or not all([_is_kept(r, target) for r in reductions]):
-        cycles += cycles_of_work(value, stored)
     vectors = elements(value.shape) / lanes
-    return pays_a_buffer(value, again * cycles * vectors, len(loops), target)
+
+    def pays(cycles: float) -> bool:
+        return pays_a_buffer(value, again * cycles * vectors, len(loops), target)
+
+    return pays(work) or pays(work + lanes * target.core.gather_cycles * _gathered(value, stored))
 
 
 def _length(reduction: UOp) -> int:
@@ -118,9 +121,10 @@ def _is_kept(reduction: UOp, target: Target) -> bool:
 
 
 def _gathered(value: UOp, stored: set[UOp]) -> int:
-    """Of the operands of a value those whose elements lie apart, along that of the last two axes for which they are fewest."""
+    """Of the operands of a value those whose elements lie apart, along that of the last two axes for which they are fewest: mostly none along the last."""
     axes = [axis for axis, size in enumerate(value.shape) if size != 1]
-    return min([_apart_along(axis, value, stored) for axis in axes[-2:]], default=0)
+    apart = _apart_along(axes[-1], value, stored) if axes else 0
+    return min(apart, _apart_along(axes[-2], value, stored)) if apart and axes[1:] else apart
 
 
 def _apart_along(axis: int, value: UOp, stored: set[UOp]) -> int:
@@ -133,8 +137,9 @@ def _apart_along(axis: int, value: UOp, stored: set[UOp]) -> int:
             if prod(node.shape[along + 1 :]) > 1:
                 found.add((node, along))
             continue
+        stays = node.op in ELEMENTWISE
         for source in node.src:
-            below = _axis_below(node, source, along)
+            below = along if stays else _axis_below(node, source, along)
             if below is None and node.op is Ops.RESHAPE and prod(node.shape[along + 1 :]) > 1:
                 found.add((node, along))
             elif below is not None and (source, below) not in seen:
@@ -144,8 +149,8 @@ def _apart_along(axis: int, value: UOp, stored: set[UOp]) -> int:
 
 
 def _axis_below(node: UOp, source: UOp, axis: int) -> int | None:
-    """The axis of a source along which neighbours along an axis of a node lie; None: it does not change, or nothing is known."""
-    if node.op in ELEMENTWISE or node.op in _SAME_AXIS:
+    """The axis of a source along which neighbours along an axis of a node that moves elements lie; None: it does not change, or nothing is known."""
+    if node.op in _SAME_AXIS:
         return axis
     if node.op is Ops.PERMUTE:
         below: int = node.arg[axis]

@@ -82,20 +82,35 @@ def computed_again(
 
     As with kernels, a buffer is worth while where the views part. Reductions have loops of their own for what they read.
     """
-    added: set[UOp] = set()
+    ends = set(stored)
     views: dict[UOp, frozenset[_View]] = {}
     known: dict[tuple[UOp, _View], _View] = {}
     for node in reversed(nodes):
         parts = [_views_by(user, node, views, known) for user in consumers[node]]
         every = parts[0] if len(parts) == 1 else _together(parts)
-        if len(parts) > 1 and (source := _as_computed(node)) not in stored:
+        if len(parts) > 1 and _may_be_kept(source := _as_computed(node), stored):
             again = _beyond_first(every, elements(node.shape), stored)
-            fewer = max([_beyond_first(p, elements(node.shape), stored).views for p in parts])
-            if again.views > fewer and _is_worth_a_buffer(source, again, stored | added, target):
-                added.add(source)
-        is_end = not every or node in stored or node in added
+            if (
+                again.views > 0
+                and _views_part(again, parts, elements(node.shape), stored)
+                and _is_worth_a_buffer(source, again, ends, target)
+            ):
+                ends.add(source)
+        is_end = not every or node in ends
         views[node] = frozenset({_View(node, 0, elements(node.shape))}) if is_end else every
-    return added
+    return ends - stored
+
+
+def _may_be_kept(source: UOp, stored: set[UOp]) -> bool:
+    """Whether a value is computed, and more than a counter compared with a constant, which costs less than to read what was found once."""
+    return source not in stored and source.op in _COMPUTED and not _asks_a_counter(source)
+
+
+def _views_part(
+    again: _Again, parts: Sequence[frozenset[_View]], size: int, stored: set[UOp]
+) -> bool:
+    """Whether none of the users of a value computes it again for as many views as all of them do."""
+    return all([again.views > _beyond_first(part, size, stored).views for part in parts])
 
 
 class _View(NamedTuple):
@@ -177,8 +192,6 @@ def _beyond_first(views: frozenset[_View], size: int, stored: set[UOp]) -> _Agai
 
 def _is_worth_a_buffer(source: UOp, again: _Again, stored: set[UOp], target: Target) -> bool:
     """Whether a value that is computed again takes so long, or makes its kernel so long, that it is better kept."""
-    if source.op not in _COMPUTED or _asks_a_counter(source):
-        return False
     if again.views > MOST_VIEWS:
         return True
     size = elements(source.shape)
@@ -191,6 +204,6 @@ def _is_worth_a_buffer(source: UOp, again: _Again, stored: set[UOp], target: Tar
 
 
 def _asks_a_counter(node: UOp) -> bool:
-    """Whether a value compares a counter with a constant, which costs less than to read what was found once."""
+    """Whether a value compares a counter with a constant."""
     leaves = {below_movement(source) for source in node.src}
     return node.op in COMPARE and {leaf.op for leaf in leaves} <= {Ops.IOTA, Ops.CONST}

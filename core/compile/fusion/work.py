@@ -57,15 +57,16 @@ def cycles_of_reductions(end: UOp, stored: Container[UOp]) -> float:
 
 def _near(end: UOp, stored: Container[UOp], start: UOp | None = None) -> list[UOp]:
     """The nodes that `end` is computed from without a buffer, and those that have one, down to `start`; the nearest, if there are many."""
-    found = {end: None}
+    found = {end}
     for node in (around := [end]):
         if len(found) >= MOST_NODES:
             break
         if node is end or (node is not start and node not in stored):
-            new = [source for source in dict.fromkeys(node.src) if source not in found]
-            found.update(dict.fromkeys(new))
-            around += new
-    return list(found)
+            for source in node.src:
+                if source not in found:
+                    found.add(source)
+                    around.append(source)
+    return around
 
 
 def buffer_cycles(node: UOp, reads: int, target: Target) -> float:
