@@ -98,7 +98,11 @@ def choose_staged(
     rows = (
         contraction.rows_are_computed or not lie_near(contraction, tile, target.first_cache)
     ) and contraction.readers_of_rows(tile) >= readers_worth_a_table(contraction, target)
-    columns = (
+    may_be_table = (
+        contraction.readers_of_columns(tile) >= 2
+        and contraction.growth_of_columns <= LARGEST_GROWTH
+    )
+    columns = may_be_table and (
         contraction.columns_lie_apart
         or _pays_order(contraction, tile, target)
         or (
@@ -107,11 +111,9 @@ def choose_staged(
             and not _stay_near(contraction, tile, target)
         )
     )
-    columns = columns and contraction.readers_of_columns(tile) >= 2
-    columns = columns and not packs_columns(contraction, tile, target, override)
     return Staged(
         rows and contraction.rows_fit_a_table,
-        columns and contraction.growth_of_columns <= LARGEST_GROWTH,
+        columns and not packs_columns(contraction, tile, target, override),
     )
 
 
@@ -176,11 +178,15 @@ def packs_columns(
         return True
     if override.staged is not None and override.staged.columns:
         return False
-    if override.staged is None and _pays_order(contraction, tile, target):
+    pays = _pays_transposing if is_transposed else _pays_rows_of_an_item
+    if not pays(contraction, tile, target):
         return False
-    if is_transposed:
-        return _pays_transposing(contraction, tile, target)
-    row_bytes = contraction.row_count * contraction.depth * itemsize
+    return override.staged is not None or not _pays_order(contraction, tile, target)
+
+
+def _pays_rows_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> bool:
+    """Whether an item has so many tiles of rows that packing the columns which lie side by side, once for all of them, takes less."""
+    row_bytes = contraction.row_count * contraction.depth * contraction.itemsize
     is_far = row_bytes > target.cache_bytes * 3 // 4 and not contraction.blocks
     if is_far or contraction.growth_of_columns > 1:
         return False
