@@ -24,6 +24,18 @@ def recurrent(steps: int) -> list[Tensor]:
     return [loss, *[w.grad for w in nn.state.get_parameters(layer) if w.grad is not None]]
 
 
+def by_hand(parts: int) -> list[Tensor]:
+    """Products of the input, which is there before all steps, and of the state, in the one sum of each of three times as many steps."""
+    steps = 3 * parts
+    x, of_input, of_state = Tensor.ones(steps, 4, 8), Tensor.ones(8, 16), Tensor.ones(8, 16)
+    x, of_input, of_state = [value.contiguous() for value in (x, of_input, of_state)]
+    state = Tensor.ones(4, 8).contiguous()
+    for k in range(steps):
+        gates = x[k] @ of_input + state @ of_state
+        state = gates[:, :8] * gates[:, 8:]
+    return [state]
+
+
 def deep(layers: int) -> list[Tensor]:
     """So many layers, each with a sum of what one of its masks leaves."""
     x, weight = Tensor.ones(32, 8).contiguous(), Tensor.ones(8, 8).contiguous()
@@ -32,7 +44,7 @@ def deep(layers: int) -> list[Tensor]:
     return [x]
 
 
-@pytest.mark.parametrize("make", [recurrent, deep])
+@pytest.mark.parametrize("make", [recurrent, by_hand, deep])
 def test_cutting_grows_with_the_program(
     make: Callable[[int], list[Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

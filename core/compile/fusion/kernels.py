@@ -7,7 +7,6 @@ looks like inside (lower.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from proofgrad.core.compile.fusion.epilogues import end_of_epilogue
@@ -64,8 +63,8 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             end = end_of_epilogue(node, consumers, meets.nearest, stored, target, selects)
             stored.add(end)
             ends.setdefault(end, []).append(node)
-    needed = _needed(nodes, ends.values())
-    beside = [_beside_a_contraction(reductions, needed) for reductions in ends.values()]
+    position = {node: k for k, node in enumerate(nodes)}
+    beside = [_beside_a_contraction(rs, consumers, position) for rs in ends.values()]
     stored.update(*beside)
     leads_to_reduction -= selecting
     work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else _CAST)
@@ -129,32 +128,37 @@ def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:
     return consumers
 
 
-def _needed(nodes: list[UOp], kernels: Iterable[list[UOp]]) -> dict[UOp, int]:
-    """Which reductions, of those that share a kernel, each node is computed from, or is: a bit for each."""
-    reductions = [r for together in kernels if len(together) > 1 for r in together]
-    bits = {reduction: 1 << k for k, reduction in enumerate(reductions)}
-    found: dict[UOp, int] = {}
-    for node in nodes if reductions else ():
-        needed = bits.get(node, 0)
-        for source in node.src:
-            needed |= found[source]
-        found[node] = needed
-    return found
-
-
-def _beside_a_contraction(reductions: list[UOp], needed: dict[UOp, int]) -> set[UOp]:
-    """Of the reductions of one kernel those that would keep the largest sum of products from its tiles: it needs none of them, and none needs it.
+def _beside_a_contraction(
+    reductions: list[UOp], consumers: dict[UOp, list[UOp]], position: dict[UOp, int]
+) -> set[UOp]:
+    """Of the reductions of one kernel those that would keep the largest sum of products from its tiles.
 
     Where they are many, as where each step of a recurrent network adds to one gradient, that sum too: what reads so many buffers is long
     enough once, and would be written out for each element of a tile.
+    `position`: of each node of the program in an order of sources first, by which what lies behind all of them is not looked at.
     """
     contractions = [r for r in reductions if is_contraction(r)]
     if len(reductions) == 1 or not contractions:
         return set()
     main = max(contractions, key=lambda r: elements(r.src[0].shape))
-    own = needed[main]
-    beside = {r for r in reductions if (needed[r] | own) not in (needed[r], own)}
+    last = max([position[r] for r in reductions])
+    between = _made_of(reductions, consumers, position, last)
+    below = set(toposort((main,), lambda node: node in between))
+    above = _made_of([main], consumers, position, last)
+    beside = {r for r in reductions if r not in below and r not in above}
     return beside | {main} if len(beside) > MOST_BESIDE else beside
+
+
+def _made_of(
+    sources: list[UOp], consumers: dict[UOp, list[UOp]], position: dict[UOp, int], last: int
+) -> set[UOp]:
+    """The sources, and what is made of any of them up to a position."""
+    found, stack = set(sources), list(sources)
+    while stack:
+        more = [c for c in consumers[stack.pop()] if position[c] <= last and c not in found]
+        found.update(more)
+        stack += more
+    return found
 
 
 def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
