@@ -97,6 +97,17 @@ def test_a_graph_like_one_before_is_not_derived(name: str, derived: list[UOp]) -
     assert len(derived) == count
 
 
+def test_a_loop_of_more_than_a_thousand_nodes_is_derived_once(derived: list[UOp]) -> None:
+    for seed in range(2):
+        state, weight = data(4, seed=seed), data(4, seed=seed + 9)
+        value = state
+        for _ in range(600):
+            value = value * weight + state
+        assert len(value.uop.toposort()) > 1000
+        value.sum().gradient(state, weight)
+    assert len(derived) == 1
+
+
 def test_programs_that_differ_have_their_own_gradients(derived: list[UOp]) -> None:
     a, b = data(4, 4, seed=1), data(4, 4, seed=2)
     first = {

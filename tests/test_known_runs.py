@@ -449,18 +449,18 @@ def test_a_kernel_that_reads_parts_is_known(again: list[UOp]) -> None:
 
 
 def test_a_long_loop_over_slices_is_a_known_run(again: list[UOp]) -> None:
-    """Of more than 200 nodes, over memory that is written to and exchanged between the calls; earlier results stay."""
-    x, weight, held = data(25, 2, 4), data(4, 4, seed=1), []
+    """Of more than 1000 nodes, over memory that is written to and exchanged between the calls; earlier results stay."""
+    x, weight, held = data(130, 2, 4), data(4, 4, seed=1), []
     for k in range(5):
         if k == 2:
             x.assign(x + 1)
         if k == 3:
-            x = data(25, 2, 4, seed=2)
+            x = data(130, 2, 4, seed=2)
         state, expected = Tensor.zeros(2, 4), np.zeros((2, 4), np.float32)
-        for t in range(25):
+        for t in range(130):
             state = (state @ weight + x[t])[:, :4].clip(-9, 9)
             expected = np.clip(expected @ weight.numpy() + x[t].numpy(), -9, 9)
-        assert len(state.uop.toposort()) > 200
+        assert len(state.uop.toposort()) > 1000
         held.append((state.realize(), expected))
         assert (k == 0) is not (held[-1][0].uop in again)
     for found, wanted in held:

@@ -30,8 +30,8 @@ from proofgrad.core.tensor.runtime.recording import recorder
 from proofgrad.core.tensor.runtime.tracing import TRACING
 
 MOST_GRAPHS = 128
-# Between targets and a result: to derive more takes little beside what it computes.
-MOST_NODES = 1000
+# Between targets and a result, as of a loop over a thousand steps.
+MOST_NODES = 1 << 16
 # The gradient of a target: a body, and which of the leaves are its arguments. None: there is no gradient.
 _Gradient = tuple[UOp, tuple[int, ...]] | None
 

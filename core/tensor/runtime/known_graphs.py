@@ -19,7 +19,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.positions import is_of_memory
 
 MOST_GRAPHS = 4096
-MOST_NODES = 1000  # of a graph that is kept here: a larger one takes longer to run than to number
+MOST_NODES = 1 << 16  # of a graph that is kept here, as of a loop over a thousand steps
 Form = tuple[Any, ...]
 SHRINK = Ops.SHRINK
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import BufferInfo, Plan
 
 MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
-MOST_NODES = 1000  # of a graph: a larger one takes longer to run than to look at
+MOST_NODES = 1 << 16  # of a graph, as of a loop over a thousand steps
 # Of a result, or that a kernel reads and writes: for more of them it takes longer than the way to it.
 SMALL_BYTES = 1 << 16
 HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
