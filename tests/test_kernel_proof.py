@@ -471,3 +471,13 @@ def test_what_became_of_each_iteration_is_found(name: str, monkeypatch: pytest.M
     recorder = Recorder()
     compile_with(recorder, FOUND[name](), monkeypatch)
     assert not any([prove(body, CPU).not_covered for body in recorder.bodies])
+
+
+def test_rows_of_a_tile_that_is_wider_than_its_columns_are_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorder = Recorder()
+    value = data(2, 1, 4).conv2d(data(16, 1, 2), data(16), stride=2, padding=1)
+    compile_with(recorder, value, monkeypatch)
+    monkeypatch.setenv("CHOICES", "tiled=on tile=8x3x16 depth=2")
+    assert not any([prove(body, CPU).not_covered for body in recorder.bodies])

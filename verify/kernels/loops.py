@@ -78,6 +78,16 @@ def limits_of(given: Sequence[UOp]) -> list[Limit]:
     return found
 
 
+def loops_at_first(loops: Sequence[UOp], given: Sequence[UOp]) -> list[UOp]:
+    """Those of `loops` of which conditions allow the first iteration alone."""
+    limits = limits_of(given)
+    return [
+        loop
+        for loop in loops
+        if any([x.parts.get(loop, 0) > 0 and x.constant + x.parts[loop] >= n for x, n in limits])
+    ]
+
+
 def _reach(part: UOp) -> int:
     """The largest value of a loop, of the quotient or remainder of one, or of the remainder of a sum."""
     if part.op is Ops.RANGE:

@@ -18,7 +18,13 @@ from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMMUTATIVE, CONVERSIONS, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.index_terms import selected, shortened
-from proofgrad.verify.kernels.loops import LoopMap, common_loops, guesses, map_by_position
+from proofgrad.verify.kernels.loops import (
+    LoopMap,
+    common_loops,
+    guesses,
+    loops_at_first,
+    map_by_position,
+)
 from proofgrad.verify.kernels.orders import map_by_values
 from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import Written
@@ -175,8 +181,11 @@ class Matcher:
             return
         position = before.store.src[0].src[1], after.store.src[0].src[1]
         changed = [loop for loop in before.loops if loop not in same]
+        at_first = loops_at_first(before.loops, self._mask(before.store.src[0]))
+        still = dict.fromkeys(at_first, UOp.index(0))
         for kept, loops in ((same, changed), ({}, before.loops)):
-            terms = map_by_position(position[0].substitute(kept), position[1], loops, given)
+            known = position[0].substitute({**still, **kept})
+            terms = map_by_position(known, position[1], loops, given)
             if terms is not None:
                 yield {**kept, **terms}
         for guess in islice(guesses(before.loops, after.loops), MOST_OUTPUT_GUESSES):
