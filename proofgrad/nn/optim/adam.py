@@ -6,6 +6,7 @@ Owns: Adam, AdamW, LAMB.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import log
 
 from proofgrad import Tensor
 from proofgrad.core.tensor.methods.made_once import made_once
@@ -64,7 +65,7 @@ class Adam(Optimizer):
         new_mean, new_square = _with_gradient(mean, square, gradient, self.b1, self.b2)
         mean.assign(new_mean)
         square.assign(new_square)
-        return _mean_over_deviation(mean, square, self.b1_t, self.b2_t, self.eps)
+        return _mean_over_deviation(mean, square, self.b1_t, self.b2_t, self.b1, self.b2, self.eps)
 
     def _rate(self, value: Tensor, change: Tensor) -> Tensor:
         """The learning rate of one parameter."""
@@ -127,8 +128,20 @@ def _with_gradient(
 
 @made_once
 def _mean_over_deviation(
-    mean: Tensor, square: Tensor, b1_t: Tensor, b2_t: Tensor, eps: float
+    mean: Tensor, square: Tensor, b1_t: Tensor, b2_t: Tensor, b1: float, b2: float, eps: float
 ) -> Tensor:
     # A factor for all elements is divided by once: of each element there is one quotient.
-    of_mean, of_deviation = 1 / (1 - b1_t), (1 / (1 - b2_t)).sqrt()
+    of_mean, of_deviation = 1 / _one_without(b1_t, b1), (1 / _one_without(b2_t, b2)).sqrt()
     return mean * of_mean / (square.sqrt() * of_deviation + eps)
+
+
+def _one_without(power: Tensor, factor: float) -> Tensor:
+    """1 - factor ** steps, for `power`, which is factor ** steps rounded.
+
+    In the first steps little is left of 1 - power but what was rounded: 1 - 0.999 in float32 is 13 millionths off. The number of steps is exact.
+    """
+    if not factor:
+        return 1 - power
+    rate = log(factor)
+    steps = (power.log() / rate).round()
+    return -(steps * rate).expm1()
