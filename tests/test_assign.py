@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from proofgrad import (
     GradientError,
     ShapeError,
     Tensor,
+    TinyJit,
     Variable,
     dtypes,
     nn,
@@ -323,6 +325,44 @@ def test_parameters_assigned_equal_values_have_gradients_of_their_own() -> None:
     (a * 2 + b * 3).sum().backward()
     assert a.grad is not None and b.grad is not None
     assert (a.grad.tolist(), b.grad.tolist()) == ([2.0], [3.0])
+
+
+@pytest.mark.parametrize("asks", [True, None, False])
+@pytest.mark.parametrize("given", [lambda w: w, lambda w: w.T.T, lambda w: w.detach()])
+def test_a_tensor_assigned_memory_of_another_has_a_gradient_of_its_own(
+    asks: bool | None, given: Callable[[Tensor], Tensor]
+) -> None:
+    """As a network of targets, which becomes the one that learns: it was 6 where it is 2."""
+    w = Tensor([[2.0, 3.0]], requires_grad=True).realize()
+    copies = [Tensor([[0.0, 0.0]], requires_grad=asks).realize() for _ in range(2)]
+    held = GlobalCounters.mem_used
+    for copy in copies:
+        copy.assign(given(w)).realize()
+    assert GlobalCounters.mem_used <= held
+    one, other = copies
+    (w * 2 + one * 4 + other.realize() * 5).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [[2.0, 2.0]]
+    if asks:
+        assert one.grad is not None and other.grad is not None
+        assert (one.grad.tolist(), other.grad.tolist()) == ([[4.0, 4.0]], [[5.0, 5.0]])
+    with Tensor.no_grad():
+        w += 1.0
+        one += 2.0
+    assert (w.tolist(), one.tolist(), other.tolist()) == ([[3, 4]], [[4, 5]], [[2, 3]])
+
+
+def test_memory_of_another_is_assigned_anew_by_each_replay() -> None:
+    w, copy = Tensor([2.0], requires_grad=True).realize(), Tensor([0.0]).realize()
+
+    @TinyJit
+    def step() -> Tensor:
+        copy.assign(w)
+        (slope,) = (w * copy * copy).sum().gradient(w)
+        w.assign(w + 1)
+        return slope.realize()
+
+    assert [step().item() for _ in range(5)] == [4.0, 9.0, 16.0, 25.0, 36.0]
+    assert (copy.item(), w.item()) == (6.0, 7.0)
 
 
 # -- memory ----------------------------------------------------------------------------------------

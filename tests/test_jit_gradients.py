@@ -95,6 +95,15 @@ def test_gradient_of_a_recorded_result_that_was_made_a_leaf_ends_there() -> None
     assert w.grad is not None and w.grad.tolist() == [2.0, 3.0]
 
 
+def test_gradient_ends_at_a_tensor_that_was_assigned_a_recorded_result() -> None:
+    """As at an average of weights, of which a recorded function makes the next."""
+    w, average = weights(), Tensor([0.0, 0.0]).realize()
+    mixed = TinyJit(lambda: (average * 0.5 + w * 0.5).realize())
+    for _ in range(4):
+        average.assign(mixed()).realize()
+        assert (w * average).sum().gradient(w)[0].tolist() == average.tolist()
+
+
 def test_parameters_of_a_recorded_step_take_gradients_after_it() -> None:
     w = weights()
     optimizer = SGD([w], lr=0.5)

@@ -95,6 +95,19 @@ def test_loaded_weights_are_not_those_they_came_from() -> None:
     np.testing.assert_allclose(second.weight.numpy(), np.array(before) - 1, rtol=1e-6)
 
 
+@pytest.mark.parametrize("is_computed", [False, True])
+def test_models_with_the_weights_of_one_another_have_gradients_of_their_own(
+    is_computed: bool,
+) -> None:
+    layers = [nn.Linear(2, 1, bias=False) for _ in range(3)]
+    first, *others = [layer.weight for layer in layers]
+    first.realize() if is_computed else None
+    for layer in layers[1:]:
+        load_state_dict(layer, get_state_dict(layers[0]))
+    value = (first * 2 + others[0] * 3 + others[1] * 5).sum()
+    assert [one.tolist()[0][0] for one in value.gradient(first, *others)] == [2.0, 3.0, 5.0]
+
+
 def test_names_that_do_not_fit_are_said() -> None:
     layer = nn.Linear(2, 1)
     with pytest.warns(UserWarning, match=r"not loaded: \['other'\]"):

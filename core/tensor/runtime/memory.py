@@ -115,6 +115,14 @@ def twin(uop: UOp) -> UOp:
     return in_shape(other, uop.shape)
 
 
+def under_its_own_name(view: UOp) -> UOp:
+    """The same elements of the same memory, behind a BUFFER that nothing else names: no gradient passes from here to what `view` is."""
+    if view.op is BUFFER:
+        return twin(view)
+    below = under_its_own_name(view.src[0])
+    return below if view.op is DETACH else view.with_src((below,))
+
+
 def memory_to_write(holder: Any, table: Sequence[Any], slot: int) -> tuple[Any, bool]:
     """The memory of `holder._uop`, and whether it is ours and nobody else has it, but for `table[slot]`."""
     handle = memory_of(buffer_of(holder._uop))
@@ -184,7 +192,8 @@ def _bytes_held() -> int:
     unused = RUNS.unused_bytes()  # before this function holds them
     devices = [(b, b.src[1].arg) for b in buffers()]
     held = [b for b, device in devices if device != HOST and not is_on_disk(device)]
-    every: int = sum([b.arg * b.dtype.itemsize for b in held])
+    sizes = {id(_MEMORY.get(b)): b.arg * b.dtype.itemsize for b in held}  # of one memory once
+    every: int = sum(sizes.values())
     return every - unused
 
 

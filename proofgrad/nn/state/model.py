@@ -97,6 +97,8 @@ def load_state_dict(
     loaded = [own[name] for name in names]
     if realize and loaded:
         Tensor.realize(*loaded)
+    for tensor in loaded:  # no gradient of theirs is that of a Tensor of the dict
+        tensor.assign(tensor.detach())
     if verbose:
         megabytes = sum(tensor.nbytes() for tensor in loaded) / 1e6
         seconds = time.perf_counter() - start

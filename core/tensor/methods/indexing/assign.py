@@ -32,6 +32,7 @@ from proofgrad.core.tensor.methods.base import (
     TensorBase,
     alive_links,
     check_same_device,
+    own_copy,
     own_value,
 )
 from proofgrad.core.tensor.methods.disk import refuse_recording, write_view
@@ -43,9 +44,10 @@ from proofgrad.core.tensor.methods.indexing.selection import (
 )
 from proofgrad.core.tensor.methods.indexing.take import is_position, last_true, take
 from proofgrad.core.tensor.runtime import reading
+from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
-from proofgrad.core.tensor.runtime.memory import is_view
-from proofgrad.core.tensor.runtime.recording import before_write
+from proofgrad.core.tensor.runtime.memory import is_view, under_its_own_name
+from proofgrad.core.tensor.runtime.recording import before_write, recorder
 
 
 class Assignment(Selection):
@@ -72,7 +74,7 @@ class Assignment(Selection):
             write_view(self._uop, self._bytes_like(x))
             return self
         new = self._value_like(x, self.shape)
-        self._write(new if is_view(new) else UOp(Ops.DETACH, new.dtype, (new,)))
+        self._write(new if new is self._uop else without_a_way_back(new))
         return self
 
     def replace(self, x: Any) -> Self:
@@ -368,6 +370,19 @@ class Assignment(Selection):
 
 def _is_scalar(value: Any) -> bool:
     return isinstance(value, Scalar)
+
+
+def without_a_way_back(node: UOp) -> UOp:
+    """The same value, from which no gradient passes to what `node` is. In memory it has a name of its own, apart from all that is there too."""
+    value = node
+    while value.op is Ops.DETACH and value.arg is None:
+        value = value.src[0]
+    known = computed(value)
+    if not is_view(known):
+        return UOp(Ops.DETACH, node.dtype, (node,))
+    if recorder() is not None:  # a replay takes what is there then
+        return UOp(Ops.DETACH, node.dtype, (own_copy(known),))
+    return under_its_own_name(known)
 
 
 def _broadcast(node: UOp, shape: Shape) -> UOp:
