@@ -55,6 +55,11 @@ def test_whole_lines_of_a_long_result_are_stored_past_the_caches() -> None:
     assert text.count("fence seq_cst\n  ret void") == 1
 
 
+def test_a_line_that_a_mask_turns_off_as_a_whole_is_stored_past_the_caches() -> None:
+    text = text_of(doubled(mask=UOp.const(dtypes.bool, True)))
+    assert text.count("!nontemporal !0") == 1
+
+
 @pytest.mark.parametrize(
     ("program", "least_bytes"),
     [
@@ -63,9 +68,9 @@ def test_whole_lines_of_a_long_result_are_stored_past_the_caches() -> None:
         (doubled(lanes=8), 1),
         (doubled(offset=1), 1),
         (doubled(dtype=dtypes.bool, lanes=64), 1),
-        (doubled(mask=UOp.const(dtypes.bool, True)), 1),
+        (doubled(mask=UOp.const(dtypes.bool.vec(16), True)), 1),
     ],
-    ids=["never", "short", "half a line", "between lines", "bools", "under a mask"],
+    ids=["never", "short", "half a line", "between lines", "bools", "a mask in lanes"],
 )
 def test_other_stores_go_to_the_cache(program: UOp, least_bytes: int | None) -> None:
     text = text_of(program, least_bytes)

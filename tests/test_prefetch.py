@@ -14,6 +14,7 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm import prefetch
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
+from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.prefetch import columns_of_tiles, prefetched
 from proofgrad.backends.llvm.prefetch_tiles import Hint, loops_around
 from proofgrad.backends.ptx.dialect import PTXDialect
@@ -117,6 +118,9 @@ def test_the_next_rows_of_a_batch_are_asked_for() -> None:
         assert {hint.is_written for _, hint in hints} == {number == 0}
         asked = lines_asked_for(hints, loops_of_tile(linear)[1:])
         assert asked >= set(range(104, 208)) and min(asked) == 104
+    past = [node for node in linear.src if node.op is Ops.STORE]
+    found = [hint for hints in prefetched(linear, AVX512, past).values() for hint in hints]
+    assert found and not any([hint.is_written for hint in found])  # nothing is read for these
 
 
 @pytest.mark.parametrize("depth", [64, 83])
@@ -157,8 +161,18 @@ def test_what_no_other_tile_reads_or_stays_in_the_cache_is_not_asked_for() -> No
             )
 
 
+@pytest.mark.parametrize("sizes", [(2048, 8, 2048), (4096, 3, 1024), (1024, 64, 2048)])
+def test_a_tile_that_reads_less_from_the_second_cache_than_it_stores_stores_past_it(
+    sizes: tuple[int, int, int],
+) -> None:
+    """Of 4096 x 3 by 3 x 1024 the first cache has the columns; of the others each tile takes them from the second one."""
+    *_, tile = linears(*sizes)
+    past = nontemporal_stores(tile, 1, AVX512)
+    assert bool(past) == (sizes[1] == 3)
+
+
 def test_short_loops_and_other_kernels_have_no_hints() -> None:
-    for part in linears(16, 16, 64):
+    for part in (*linears(16, 16, 64), *linears(256, 8, 2048)):
         assert not prefetched(part, AVX512)
     graph = compiler().kernel_graph(UOp.sink((Tensor.ones(1 << 20) * 2).uop).replace(arg="CPU"))
     for call in graph.src:

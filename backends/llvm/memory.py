@@ -9,7 +9,7 @@ of the buffer, so it needs no branch; a store under a scalar mask is a branch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from proofgrad.backends.llvm.dialect import Dialect
@@ -287,7 +287,9 @@ def _pointers_code(writer: Writer, dtype: DType) -> str:
 
 
 def write_nontemporal_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
-    """Store whole lines of memory past the caches; the module has `NONTEMPORAL`."""
+    """Store whole lines of memory past the caches, if the mask of all lanes is on; the module has `NONTEMPORAL`."""
+    if position.mask is not None:
+        return _store_if(writer, position, dtype, value, write_nontemporal_store)
     target = f"{writer.dialect.pointer} {position.address}, align {LINE_BYTES}{MARK}"
     writer.do(f"store {memory_type(dtype)} {value}, {target}")
 
@@ -298,10 +300,21 @@ def write_store(writer: Writer, position: Position, dtype: DType, value: str) ->
         value = writer.let(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}")
     if position.mask is None or position.mask_lanes > 1:
         return _store_lanes(writer, position, dtype, value)
+    _store_if(writer, position, dtype, value, _store_lanes)
+
+
+def _store_if(
+    writer: Writer,
+    position: Position,
+    dtype: DType,
+    value: str,
+    store: Callable[[Writer, Position, DType, str], None],
+) -> None:
+    """Branch around a store whose one mask is off."""
     label = writer.fresh("store")
     writer.do(f"br i1 {position.mask}, label %{label}, label %{label}.end")
     writer.begin_block(label)
-    _store_lanes(writer, position._replace(mask=None), dtype, value)
+    store(writer, position._replace(mask=None), dtype, value)
     writer.do(f"br label %{label}.end")
     writer.begin_block(f"{label}.end")
 

@@ -12,7 +12,7 @@ the row after this one, which comes while it computes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from proofgrad.backends.llvm.prefetch_tiles import (
     Hint,
@@ -40,11 +40,11 @@ LEAST_USES = 4
 LONGEST_ROW = 1 / 4
 
 
-def prefetched(linear: UOp, target: Target) -> dict[UOp, list[Hint]]:
-    """What to ask for where something is loaded."""
+def prefetched(linear: UOp, target: Target, past: Iterable[UOp] = ()) -> dict[UOp, list[Hint]]:
+    """What to ask for where something is loaded. `past`: stores that pass the caches, which ask for nothing."""
     around = loops_around(linear)
     found = {load: [Hint(step)] for load, step in _next_rows(around, target).items()}
-    tiles: set[UOp] = set()
+    tiles, unread = set[UOp](), frozenset([store.src[0].src[0] for store in past])
     for load, loops in columns_of_tiles(around):
         if step := _step(load, loops[-1], target):
             found.setdefault(load, []).append(Hint(AHEAD * step))
@@ -54,7 +54,7 @@ def prefetched(linear: UOp, target: Target) -> dict[UOp, list[Hint]]:
                 ahead = LINES_AHEAD * target.first_cache.line_bytes // row.dtype.itemsize
                 found.setdefault(row, []).append(Hint(ahead))
             asked = frozenset([one.src[0].src[0] for one in found])
-            for owner, hint in tile_prefetches(load, around, target, asked):
+            for owner, hint in tile_prefetches(load, around, target, asked, unread):
                 found.setdefault(owner, []).append(hint)
     return found
 
@@ -113,8 +113,11 @@ def _is_vector(node: UOp) -> bool:
 
 
 def _step(load: UOp, loop: UOp, target: Target) -> int | None:
-    """Elements between two iterations of a loop of a sum, if it reads more than the first cache holds."""
-    if loop.arg[1] is not AxisRole.REDUCE or not is_fixed(loop):
+    """Elements between two iterations of a loop of a sum, if it reads more than the first cache holds.
+
+    None of a loop that ends before what would be asked for: lines of others, or of nobody.
+    """
+    if loop.arg[1] is not AxisRole.REDUCE or not is_fixed(loop) or size_of(loop) <= AHEAD:
         return None
     step = coefficient(load.src[0].src[1], loop)
     is_long = step and abs(step) * size_of(loop) * load.dtype.itemsize > target.first_cache.nbytes

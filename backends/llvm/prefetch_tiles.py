@@ -140,12 +140,16 @@ _Reader = Callable[[Sequence[_Access], UOp, int], _Piece | None]
 
 
 def tile_prefetches(
-    first: UOp, around: dict[UOp, Loops], target: Target, asked: frozenset[UOp] = frozenset()
+    first: UOp,
+    around: dict[UOp, Loops],
+    target: Target,
+    asked: frozenset[UOp] = frozenset(),
+    past: frozenset[UOp] = frozenset(),
 ) -> Iterator[tuple[UOp, Hint]]:
     """Loads in the innermost loop of a tile, each with what to ask for there.
 
     `first`: one of these loads; `around`: the loops around each node of the kernel; `asked`: the buffers whose loads are asked for a
-    little ahead anyway. Buffers that fit the second cache are there often enough that hints cost more than they give (measured).
+    little ahead anyway; `past`: those that are stored past the caches. Buffers that fit the second cache are there often enough that hints cost more than they give (measured).
     """
     loops = around[first]
     outer = sum(loop.arg[1] is not AxisRole.REDUCE for loop in loops)
@@ -160,7 +164,7 @@ def tile_prefetches(
     ):
         by_buffer.setdefault(access.position.src[0], []).append(access)
     for buffer, accesses in by_buffer.items():
-        is_near = buffer.op is not PARAM or bytes_of(buffer) <= target.cache_bytes
+        is_near = buffer.op is not PARAM or bytes_of(buffer) <= target.cache_bytes or buffer in past
         if is_near or any(access.position.src[1].dtype.lanes > 1 for access in accesses):
             continue
         is_read = all(access.load is not None for access in accesses)

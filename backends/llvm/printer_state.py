@@ -75,8 +75,10 @@ class PrinterState(ABC):
         self.linear = linear
         self.rounded = rounded_by_products(linear)
         self.carried = carried_accumulators(linear)
-        self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
-        self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
+        self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes, dialect.target)
+        self.ahead = (
+            prefetched(linear, dialect.target, self.nontemporal) if dialect.has_prefetch else {}
+        )
         self.skipped = skipped(linear)
         self.unswitched = unswitched(linear, self.skipped)
         is_peeled = not dialect.target.work_items
