@@ -225,13 +225,13 @@ def test_steps_that_share_nothing_are_not_written_out_beside_many_products() -> 
     ]
 
 
-def depths_of_windows(width: int, stride: int, tile: Tile) -> dict[int, int]:
-    """The steps at once of a convolution by so many columns, by how far the windows of rows lie apart."""
+def depths_of_windows(width: int, stride: int, tile: Tile, dilation: int = 1) -> dict[int, int]:
+    """The steps at once of a convolution by so many columns, by how many steps later windows of rows share."""
     x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, width).realize()
-    convolution = x.conv2d(w, stride=(1, stride))
+    convolution = x.conv2d(w, stride=(1, stride), dilation=(1, dilation))
     (call,) = compiler().kernel_graph(UOp.sink(convolution.uop).replace(arg="CPU")).src
     ways = contractions(simplified_body(call.src[0]), AUTOMATIC, ONE_THREAD)
-    return {way.window_step: choose_depth(way, tile, ONE_THREAD) for way in ways}
+    return {way.window.lag: choose_depth(way, tile, ONE_THREAD) for way in ways}
 
 
 def test_windows_share_what_steps_read_that_run_at_once() -> None:
@@ -245,7 +245,17 @@ def test_windows_share_no_more_than_registers_hold() -> None:
     assert depths_of_windows(3, 2, Tile(14, 1, 16))[2] == 3  # 13 elements, 14 sums, columns
     assert depths_of_windows(4, 2, Tile(14, 1, 16))[2] == 2
     assert depths_of_windows(7, 2, Tile(16, 1, 16))[2] == 1
-    assert depths_of_windows(2, 2, Tile(14, 2, 16))[2] == 2  # steps share nothing
+    assert depths_of_windows(2, 2, Tile(14, 2, 16))[0] == 2  # steps share nothing
+
+
+def test_windows_with_holes_share_what_lies_in_rows_further_on() -> None:
+    """3 x 3 with a dilation of 2 in tiles of 14 x 2: three steps at once took half as long again as one."""
+    assert depths_of_windows(3, 1, Tile(14, 2, 16), dilation=2)[1] == 1
+    assert depths_of_windows(3, 1, Tile(8, 2, 16), dilation=2)[1] == 3
+    assert depths_of_windows(3, 2, Tile(14, 2, 16), dilation=2)[1] == 1
+    assert (
+        depths_of_windows(3, 1, Tile(14, 2, 16), dilation=20)[1] == 3
+    )  # 20 rows further on is another tile
 
 
 @pytest.mark.heuristics
@@ -294,6 +304,6 @@ def test_windows_that_a_sum_runs_back_along_share_what_they_read() -> None:
     calls = compiler().kernel_graph(UOp.sink(y.uop).replace(arg="CPU")).src
     ways = [way for call in calls for way in contractions(simplified_body(call.src[0]))]
     haswell = replace(ONE_THREAD, vector_bytes=32, vector_registers=16)
-    way = next(way for way in ways if way.window_step == 1)
+    way = next(way for way in ways if way.window.lag == 1)
     assert choose_depth(way, Tile(6, 2, 8), haswell) == 1
     assert choose_depth(way, Tile(5, 2, 8), haswell) == 2

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
-from math import prod
+from math import gcd, prod
+from typing import NamedTuple
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
@@ -40,6 +41,18 @@ MOST_STEPS = 4
 WORD_BYTES = 4
 
 ANY_MACHINE = Target("any")
+
+
+class Window(NamedTuple):
+    """What a row reads in a step of the sum is read by the one `shift` rows before, or behind, `lag` steps later: the stride and the dilation of a
+    convolution, without what they have in common."""
+
+    lag: int
+    shift: int
+
+    def again(self, rows: int, steps: int) -> int:
+        """Elements of so many rows and steps that were read in an earlier one of these."""
+        return max(0, rows - self.shift) * max(0, steps - self.lag) if self.lag else 0
 
 
 @dataclass(frozen=True)  # without slots: what is found once is asked for each tile
@@ -249,12 +262,16 @@ class Contraction:
         return is_plain and not self.blocks and set(steps) == {1}
 
     @cached_property
-    def window_step(self) -> int:
-        """How far the windows of two rows lie apart, if the innermost loop of the sum runs along them, or back; else 0."""
-        steps = set(load_steps(self.row_factor, self.rows))
-        ways = set(load_steps(self.row_factor, self.reduction.src[-1]))
-        step = steps.pop() if len(steps) == 1 and ways in ({1}, {-1}) else None
-        return step or 0
+    def window(self) -> Window:
+        """How the windows of neighbouring rows overlap, along the innermost loop of the sum; none: (0, 0)."""
+        loop = self.reduction.src[-1]
+        steps, ways = [
+            {abs(step or 0) for step in load_steps(self.row_factor, x)} for x in (self.rows, loop)
+        ]
+        step, way = [found.pop() if len(found) == 1 else 0 for found in (steps, ways)]
+        both = gcd(step, way)
+        is_window = step and way and step // both < size_of(loop) and way // both < self.row_count
+        return Window(step // both, way // both) if is_window else Window(0, 0)
 
     @cached_property
     def shares_steps(self) -> bool:
@@ -262,7 +279,7 @@ class Contraction:
         loop = self.reduction.src[-1]
         is_long = size_of(loop) * self.itemsize >= LONG_ROW_BYTES
         is_asked_for = bool(self.blocks) or (is_long and self.rows_lie_along_depth)
-        return is_asked_for or 0 < self.window_step < MOST_STEPS
+        return is_asked_for or 0 < self.window.lag < MOST_STEPS
 
     def rows_of_a_line(self, elements: int) -> int:
         """So many neighbouring rows have their elements of a step in one line of so many elements: windows of stride 2 every other one."""

@@ -114,8 +114,7 @@ def least_cycles(tile: Tile, contraction: Contraction, target: Target) -> float:
     busy = tile.rows * tile.vectors / core.multiply_adds_a_cycle
     if tile.lanes == 1:
         return tiles * busy * contraction.depth / lanes_of_sum(contraction, target)
-    are_windows = 0 < contraction.window_step < MOST_PRODUCTS_AT_ONCE
-    apart = tile.vectors + (0 if are_windows else SHOWN_OF_A_PART * tile.rows)
+    apart = tile.vectors + (0 if contraction.window.lag else SHOWN_OF_A_PART * tile.rows)
     step = max(busy, float(core.multiply_add_cycles)) + SHOWN * apart / core.loads_a_cycle
     return tiles * (step * contraction.depth + TILE_CYCLES)
 
@@ -330,9 +329,7 @@ def _loads(tile: Tile, at_once: int, contraction: Contraction) -> float:
 
     Windows of neighbouring rows share what they read in steps that run at once.
     """
-    rows, apart = float(tile.rows), contraction.window_step
-    if 0 < apart < at_once:
-        rows = (apart * (tile.rows - 1) + at_once) / at_once
+    rows = tile.rows - contraction.window.again(tile.rows, at_once) / at_once
     is_windows = contraction.growth_of_columns > LARGEST_GROWTH
     return rows + tile.vectors * (1 + is_windows)
 

@@ -155,7 +155,7 @@ def choose_depth(
     products = tile.rows * tile.vectors
     most = MOST_PRODUCTS_AT_ONCE // products
     if not _elements_stay(contraction, tile, min(size, most), target):
-        most = min(most, contraction.window_step)
+        most = min(most, contraction.window.lag)
     if size <= most:
         return size
     if tile.vectors > 1 and size > SHORT_SUM and not contraction.shares_steps:
@@ -165,10 +165,10 @@ def choose_depth(
 
 def _elements_stay(contraction: Contraction, tile: Tile, steps: int, target: Target) -> bool:
     """Whether registers hold what so many steps of windows read again, which LLVM loads once: beside the sums it would go by way of the stack."""
-    step = contraction.window_step
-    if not 0 < step < steps or tile.lanes == 1:
+    window = contraction.window
+    if not 0 < window.lag < steps or tile.lanes == 1:
         return True
-    elements = min(step, steps - step) * (tile.rows - 1)
+    elements = min(window.lag, steps - window.lag) * max(0, tile.rows - window.shift)
     return elements + tile.rows * tile.vectors + tile.vectors <= target.vector_registers
 
 
