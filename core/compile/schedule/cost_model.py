@@ -396,9 +396,12 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     pages = 0.0
     if contraction.is_transposed and width * size_of(contraction.columns) > _known_bytes(target):
         pages = tile.columns * min(1.0, width / target.page_bytes)
-    return TRANSLATION_CYCLES * pages + times * tile.columns * (
-        transposed * core.transposed_cycles + apart * core.scatter_cycles
-    )
+    cache, lines = target.first_cache, 0
+    if contraction.is_transposed and tile.columns > cache.ways * _sets(width, cache):
+        lines = 2 * tile.columns  # from the second cache, where the last tile left them, and back
+    each = transposed * core.transposed_cycles + apart * core.scatter_cycles
+    moved = lines * cache.line_bytes / core.cache_bytes_a_cycle
+    return moved + TRANSLATION_CYCLES * pages + times * tile.columns * each
 
 
 def readers_worth_a_table(contraction: Contraction, target: Target) -> int:
