@@ -6,19 +6,22 @@ Built kernels are kept on disk by the OpenCL driver itself, so a Binary here is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.devices import choose_device, context_of, rounds_quotients
 from proofgrad.backends.opencl.emit import OPENCL, WITH_SUBGROUPS, emit
+from proofgrad.backends.opencl.programs import Programs
 from proofgrad.backends.opencl.sequence import KernelLaunch, QueuedSequence
 from proofgrad.backends.opencl.subgroups import exchange
 from proofgrad.backends.opencl.vectors import VECTOR_LANES
 from proofgrad.backends.opencl.wheels import name_drivers_of_wheels
+from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import (
     ALL_TYPES,
     WIDE_TYPES,
@@ -31,6 +34,7 @@ from proofgrad.core.compile.machine.target import (
     Source,
     Target,
 )
+from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import WARP
 from proofgrad.core.ir.uop import UOp
@@ -70,7 +74,8 @@ class OpenCLBackend(Backend):
         profiling = self._cl.command_queue_properties.PROFILING_ENABLE
         self._queue = self._cl.CommandQueue(self._context, properties=profiling)
         self._pool = self._cl.tools.MemoryPool(self._cl.tools.ImmediateAllocator(self._queue))
-        self._built: dict[bytes, Any] = {}
+        files = DiskCache(settings.cache_folder() / "opencl")
+        self._programs = Programs(self._build, self.identity, files)
         # Set once, and not for each kernel: filters belong to the process, and kernels are built by several threads.
         warnings.filterwarnings("ignore", category=self._cl.CompilerWarning)
 
@@ -93,18 +98,23 @@ class OpenCLBackend(Backend):
         return emit(linear, name, self.target.has_fma, dialect, divides_in_double=in_double)
 
     def compile(self, source: Source) -> Binary:
-        data = source.text.encode()
-        self._program(data)
-        return Binary(source.entry, data, source)
+        self._programs.add([source])
+        return Binary(source.entry, source.text.encode(), source)
+
+    def compile_together(self, sources: Sequence[Source]) -> Iterator[Binary]:
+        """In one program; of one that the driver refuses each kernel by itself, so that the error is of the right one."""
+        with contextlib.suppress(CompileError):
+            self._programs.add(sources)
+        return map(self.compile, sources)
 
     def load(self, binary: Binary) -> Launch:
-        program = self._program(binary.data)
+        program, entry = self._programs.kernel(binary.source)
         slots = [k for k, dtype in enumerate(binary.source.params) if dtype is not dtypes.void]
         items = max(1, binary.source.global_size or 1)
         group = binary.source.group_size or self._group_size(items)
         shape = (-(-items // group) * group, group)
         return KernelLaunch(
-            self, lambda: self._cl.Kernel(program, binary.entry), binary.entry, slots, shape
+            self, lambda: self._cl.Kernel(program, entry), binary.entry, slots, shape
         )
 
     def require_local_memory(self, kernel: Any, entry: str) -> None:
@@ -199,18 +209,17 @@ class OpenCLBackend(Backend):
         except self._cl.Error as error:
             raise self._explained("waiting", error) from None
 
-    def _program(self, text: bytes) -> Any:
+    def _build(self, text: str) -> Any:
+        """Raises: CompileError, with the line that the driver's log speaks of."""
         self._check_process()
-        if text not in self._built:
-            program = self._cl.Program(self._context, text.decode())
-            try:
-                options = BUILD_OPTIONS if self.rounds_quotients else _PLAIN_OPTIONS
-                program.build(list(options), cache_dir=False)
-            except self._cl.Error as error:
-                log = program.get_build_info(self.device, self._cl.program_build_info.LOG)
-                raise CompileError(explain_log(log or str(error), text.decode())) from None
-            self._built[text] = program
-        return self._built[text]
+        program = self._cl.Program(self._context, text)
+        try:
+            options = BUILD_OPTIONS if self.rounds_quotients else _PLAIN_OPTIONS
+            program.build(list(options), cache_dir=False)
+        except self._cl.Error as error:
+            log = program.get_build_info(self.device, self._cl.program_build_info.LOG)
+            raise CompileError(explain_log(log or str(error), text)) from None
+        return program
 
 
 def explain_log(log: str, text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import MethodType
 from typing import Any, Protocol
@@ -291,6 +291,13 @@ class Backend(Protocol):
     Without it, kernels are compiled one after the other while nothing else is done, so first calls take longer.
     """
 
+    def compile_together(self, sources: Sequence[Source]) -> Iterator[Binary]:
+        """What `compile` gives for each of several texts that wait, in order, and raises for one that is refused.
+
+        Of use only where a compiler takes long for any text, and hardly longer for several in one.
+        """
+        return map(self.compile, sources)
+
     def part(self, handle: Any, offset_bytes: int) -> Any:
         """A handle to the same memory from `offset_bytes` on, with `whole`, the other handle, as an attribute. Asked where
         the target `has_parts`.
@@ -349,6 +356,8 @@ LOST_WITHOUT = {
     "adopt": "memory of other libraries cannot be used in place (from_blob, from_dlpack): it must be copied",
 }
 
+OF_SOME = ("compile_together",)  # optional as well; most machines lose nothing without
+
 
 def completed(made: Any, device: str) -> Backend:
     """What the maker of a device gave, with the optional members of Backend that it lacks.
@@ -361,7 +370,7 @@ def completed(made: Any, device: str) -> Backend:
             f"the backend of {device}, {type(made).__name__}, lacks {', '.join(missing)};"
             " let its class inherit from proofgrad.device.Backend, which says what each must do"
         )
-    for member in LOST_WITHOUT:
+    for member in (*LOST_WITHOUT, *OF_SOME):
         if not hasattr(made, member):
             default = vars(Backend)[member]
             try:
