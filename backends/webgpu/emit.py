@@ -3,7 +3,10 @@
 Owns: statements, loops, memory, the head of a kernel. Does not own: the meaning of the ops in WGSL (functions.py), types and
 constants (types.py).
 
-The items of a workgroup share rows: what they keep together is in its memory, and they wait for each other at barriers.
+The items of a workgroup share rows and tiles: what they keep together is in its memory, and they wait for each other at barriers.
+
+Vectors are written out, a statement for each lane: items of GPUs compute lane by lane, and memory is of single elements. What a tile gains
+is that its lanes share what they load.
 
 Elements of 8 and 16 bits share words of 32. An item that stores one clears and sets its bits by two atomic operations, which
 leave those of its neighbours alone.
@@ -61,7 +64,7 @@ class _Printer:
     def __init__(self, linear: UOp) -> None:
         nodes = linear.src
         self.functions = Functions()
-        self._names: dict[UOp, str] = {}
+        self._names: dict[UOp, tuple[str, ...]] = {}  # of each of its lanes
         self._lines: list[str] = []
         self._depth = 1
         self._values = 0
@@ -71,6 +74,7 @@ class _Printer:
         kept = [n for n in nodes if n.op is Ops.FILLED and is_of_group(n.src[1:])]
         self._of_group = {*kept, *map(memory_of, kept)}
         self._shared = 0  # open loops that the items of a group share out
+        self._running: list[UOp] = []  # open loops of one item
         self._is_grid = any(n.op is Ops.RANGE and n.arg[1] is AxisRole.GLOBAL for n in nodes)
 
     def module(self, name: str, slots: dict[int, UOp]) -> str:
@@ -110,12 +114,14 @@ fn {name}(
     def print_node(self, node: UOp) -> None:
         match node.op:
             case Ops.PARAM:
-                self._names[node] = f"data{node.arg[0]}"
+                self._names[node] = (f"data{node.arg[0]}",)
             case Ops.CONST:
-                self._names[node] = constant(node.arg, node.dtype)
+                each = node.arg if isinstance(node.arg, tuple) else (node.arg,) * node.dtype.lanes
+                self._names[node] = tuple([constant(x, node.dtype.scalar) for x in each])
             case Ops.SCRATCH:
                 number, size = node.arg
-                name = self._names[node] = f"kept{number}"
+                name = f"kept{number}"
+                self._names[node] = (name,)
                 if node in self._of_group:
                     return
                 self._line(f"var {name}: array<{register_type(node.dtype)}, {size}>;")
@@ -129,18 +135,21 @@ fn {name}(
                 self._close(node.src[0])
             case Ops.INDEX:
                 return
-            case Ops.BROADCAST if node.dtype.lanes == 1:
-                self._names[node] = self._names[node.src[0]]
-            case Ops.LOAD if node.dtype.lanes == 1:
-                self._load(node)
-            case Ops.STORE if node.src[1].dtype.lanes == 1:
-                self._store(node)
+            case Ops.BROADCAST:
+                self._names[node] = self._names[node.src[0]] * node.dtype.lanes
+            case Ops.HREDUCE:
+                self._horizontal(node)
+            case Ops.LOAD:
+                self._declare(node, [self._loaded(node, k) for k in range(node.dtype.lanes)])
+            case Ops.STORE:
+                for k in range(node.src[1].dtype.lanes):
+                    self._store(node, k)
             case Ops.ACCUMULATOR:
-                name = self._next_value().replace("v", "total")
-                self._declare(node, name, self._names[node.src[0]], "var")
+                self._declare(node, self._names[node.src[0]], "var", "total")
             case Ops.UPDATE:
                 self._names[node] = self._names[node.src[0]]
-                self._line(f"{self._names[node]} = {self._names[node.src[1]]};")
+                for name, text in zip(self._names[node], self._names[node.src[1]], strict=True):
+                    self._line(f"{name} = {text};")
             case Ops.RESULT:
                 self._names[node] = self._names[node.src[0]]
             case op if op in ELEMENTWISE:
@@ -150,8 +159,9 @@ fn {name}(
 
     def _open(self, node: UOp) -> None:
         number, role = node.arg
-        kind, size = register_type(node.dtype), self._names[node.src[0]]
-        name = self._names[node] = f"i{number}"
+        kind, size = register_type(node.dtype), self._name(node.src[0])
+        name = f"i{number}"
+        self._names[node] = (name,)
         if role is AxisRole.GLOBAL:
             self._line(f"let {name} = {kind}(item.x + item.y * {ITEMS_A_ROW}u);")
             self._line(f"if ({name} >= {size}) {{ return; }}")
@@ -165,14 +175,29 @@ fn {name}(
             first = f"var {name} = {kind}(lane)"
             self._line(f"for ({first}; {name} < {size}; {name} += {self._group}) {{")
             self._depth += 1
+        elif role is AxisRole.AHEAD:
+            self._open_part(node, name, kind)
         elif role in (AxisRole.LOOP, AxisRole.REDUCE):
+            self._running.append(node)
             self._line(f"for (var {name}: {kind} = 0; {name} < {size}; {name}++) {{")
             self._depth += 1
         else:
             raise CompileError(f"a loop with the role {role.value} cannot be printed as WGSL")
 
+    def _open_part(self, node: UOp, name: str, kind: str) -> None:
+        """The parts that are filled for the first iterations of the loop around, then the one furthest ahead, before which items wait."""
+        later, around, parts = f"later{node.arg[0]}", self._name(self._running[-1]), node.src[0].arg
+        first = f"select({kind}({parts - 1}), {kind}(0), {around} == 0)"
+        self._line(f"for (var {later}: {kind} = {first}; {later} < {parts}; {later}++) {{")
+        self._depth += 1
+        self._line(f"let {name} = ({around} + {later}) % {parts};")
+        if node in self._waits:
+            self._line(f"if ({later} == {parts - 1}) {{ workgroupBarrier(); }}")
+
     def _close(self, loop: UOp) -> None:
         role = loop.arg[1]
+        if role in (AxisRole.LOOP, AxisRole.REDUCE):
+            self._running.remove(loop)
         self._shared -= role is AxisRole.LANE
         if role not in (AxisRole.GLOBAL, AxisRole.BLOCK) and not is_one_each(loop, self._group):
             self._depth -= 1
@@ -182,21 +207,26 @@ fn {name}(
         if node in self._waits:
             self._line("workgroupBarrier();")
 
-    def _load(self, node: UOp) -> None:
-        memory, at, *mask = [*node.src[0].src]
-        text, dtype = self._read(memory, at), node.dtype
-        if not mask:
-            self._declare(node, self._next_value(), text)
-            return
-        name = self._next_value()
-        self._declare(node, name, constant(0, dtype), "var")
-        self._line(f"if ({self._names[mask[0]]}) {{ {name} = {text}; }}")
+    def _name(self, node: UOp, lane: int = 0) -> str:
+        """That of a lane; of a scalar, which all lanes share, its own."""
+        names = self._names[node]
+        return names[lane] if len(names) > 1 else names[0]
 
-    def _read(self, memory: UOp, at: UOp) -> str:
-        position = f"{self._names[memory]}[{self._index(at)}]"
+    def _loaded(self, node: UOp, lane: int) -> str:
+        memory, at, *mask = node.src[0].src
+        text, dtype = self._read(memory, self._index(at, lane)), node.dtype.scalar
+        if not mask:
+            return text
+        name = self._next_value()
+        self._line(f"var {name}: {register_type(dtype)} = {constant(0, dtype)};")
+        self._line(f"if ({self._name(mask[0], lane)}) {{ {name} = {text}; }}")
+        return name
+
+    def _read(self, memory: UOp, at: str) -> str:
+        position = f"{self._name(memory)}[{at}]"
         if memory.op is not Ops.PARAM or not is_small(memory.dtype):
             return position
-        bits = f"get_{self._names[memory]}({self._index(at)})"
+        bits = f"get_{self._name(memory)}({at})"
         dtype, width = memory.dtype, memory_bits(memory.dtype)
         if dtype.is_bool:
             return f"({bits} != 0u)"
@@ -204,40 +234,57 @@ fn {name}(
             return bits
         return f"extractBits(bitcast<i32>({bits}), 0u, {width}u)"
 
-    def _store(self, node: UOp) -> None:
+    def _store(self, node: UOp, lane: int) -> None:
         index, value = node.src[:2]
         memory, at, *mask = index.src
-        text = self._names[value]
+        text, position = self._name(value, lane), self._index(at, lane)
         if memory.op is Ops.PARAM and is_small(memory.dtype):
             bits = f"select(0u, 1u, {text})" if memory.dtype.is_bool else f"u32({text})"
-            line = f"put_{self._names[memory]}({self._index(at)}, {bits});"
+            line = f"put_{self._name(memory)}({position}, {bits});"
         else:
-            line = f"{self._names[memory]}[{self._index(at)}] = {text};"
+            line = f"{self._name(memory)}[{position}] = {text};"
         if self._group and not self._shared and memory.op is Ops.PARAM:  # what one item stores
             line = f"if (lane == 0u) {{ {line} }}"
-        self._line(f"if ({self._names[mask[0]]}) {{ {line} }}" if mask else line)
+        self._line(f"if ({self._name(mask[0], lane)}) {{ {line} }}" if mask else line)
 
-    def _index(self, at: UOp) -> str:
-        return f"u32({self._names[at]})"
+    def _index(self, at: UOp, lane: int) -> str:
+        """Of a lane: its own, or so many behind the first one's."""
+        behind = f" + {lane}u" if lane and at.dtype.lanes == 1 else ""
+        return f"u32({self._name(at, lane)}){behind}"
 
     def _value(self, node: UOp) -> None:
-        operands = [self._names[s] for s in node.src]
+        sources = [[self._name(s, k) for s in node.src] for k in range(node.dtype.lanes)]
         if all(
             [s.op is Ops.CONST for s in node.src]
         ):  # WGSL would compute it, and refuse what wraps
-            operands = [self._named(s) for s in node.src]
-        kinds = [s.dtype for s in node.src]
-        text = expression(node.op, node.dtype, operands, kinds, self.functions)
-        self._declare(node, self._next_value(), text)
+            sources = [[self._named(s, k) for s in node.src] for k in range(node.dtype.lanes)]
+        kinds = [s.dtype.scalar for s in node.src]
+        self._declare(node, [self._expression(node, lane, kinds) for lane in sources])
 
-    def _named(self, node: UOp) -> str:
-        name = self._next_value()
-        self._line(f"var {name}: {register_type(node.dtype)} = {self._names[node]};")
+    def _expression(self, node: UOp, operands: Sequence[str], kinds: Sequence[DType]) -> str:
+        return expression(node.op, node.dtype.scalar, operands, kinds, self.functions)
+
+    def _horizontal(self, node: UOp) -> None:
+        """Halves combined until one lane is left."""
+        names, dtype = list(self._names[node.src[0]]), node.dtype
+        while len(names) > 1:
+            half = len(names) // 2
+            texts = [expression(node.arg, dtype, pair, (dtype, dtype), self.functions)
+                     for pair in zip(names[:half], names[half:])]  # fmt: skip
+            names = [self._let(text, dtype) for text in texts]
+        self._names[node] = tuple(names)
+
+    def _named(self, node: UOp, lane: int) -> str:
+        return self._let(self._name(node, lane), node.dtype.scalar, "var")
+
+    def _declare(self, node: UOp, texts: Sequence[str], word: str = "let", stem: str = "v") -> None:
+        """A name for each lane of a value."""
+        self._names[node] = tuple([self._let(x, node.dtype.scalar, word, stem) for x in texts])
+
+    def _let(self, text: str, dtype: DType, word: str = "let", stem: str = "v") -> str:
+        name = self._next_value().replace("v", stem)
+        self._line(f"{word} {name}: {register_type(dtype)} = {text};")
         return name
-
-    def _declare(self, node: UOp, name: str, text: str, word: str = "let") -> None:
-        self._names[node] = name
-        self._line(f"{word} {name}: {register_type(node.dtype)} = {text};")
 
     def _next_value(self) -> str:
         self._values += 1
@@ -261,7 +308,7 @@ def loop_turns(nodes: Sequence[UOp], group: int | None = None) -> int:
         elif node.op is Ops.END:
             around.pop()
         else:
-            total += around[-1] * LOOPS.get(node.op, 0)
+            total += around[-1] * LOOPS.get(node.op, 0) * node.dtype.lanes
     return total
 
 

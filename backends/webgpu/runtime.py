@@ -52,6 +52,8 @@ LOCKSTEP = 32  # items of a GPU that run in step, at least
 MOST_ITEMS, LOCAL_BYTES = 256, 1 << 14
 WORD_BYTES = 4
 LEAST_BYTES = 16
+# What an item takes at once, and has room for: 128 words, half of what items of GPUs can have.
+LANES, REGISTERS = 4, 32
 TOGETHER = 64  # launches that are handed over at once
 
 
@@ -273,6 +275,9 @@ def _target(has_long: bool, unpromised: tuple[str, ...], kind: str, most_buffers
     missing = {dtypes.float64} | (set() if has_long else {dtypes.int64, dtypes.uint64})
     return Target(
         "WEBGPU",
+        vector_bytes=WORD_BYTES * LANES,
+        most_lanes=LANES,
+        vector_registers=REGISTERS,
         work_items=True,
         group_items=MOST_ITEMS,
         local_bytes=LOCAL_BYTES,
