@@ -10,6 +10,7 @@ from proofgrad.backends.llvm import printer_state
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.two_ways import two_ways
+from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.ir.dtypes import dtypes
@@ -18,7 +19,10 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
-AVX512 = Target("avx512", vector_bytes=64, vector_registers=32)
+# One that looks far ahead computes one vector at a time.
+AVX512 = Target(
+    "avx512", vector_bytes=64, vector_registers=32, core=Core(foreseen_instructions=1000)
+)
 EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 65535.99, 65536.0, -65536.0, 1e-45, 3e38, 1e30, 0.25]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op, write_unpredictable_choice
+from proofgrad.backends.llvm.beside import copies_beside
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.llvm.held import unrolled_loops
@@ -38,7 +39,8 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 
 def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
     """The LLVM IR of a program. Raises: CompileError for what is not legal Linear."""
-    printer = _Printer(linear, name, dialect)
+    is_shared_out = dialect.target.work_items  # other items run while one waits
+    printer = _Printer(linear if is_shared_out else copies_beside(linear), name, dialect)
     text = "\n".join(printer.module()) + "\n"
     return Source(
         language=dialect.language,

@@ -51,6 +51,7 @@ class Core:
         4  # until another instruction can use the result, as of an addition [F]
     )
     loads_a_cycle: int = 2  # of whole vectors, from the first cache [F: ports 2 and 3]
+    foreseen_instructions: int = 97  # that wait, while those behind begin [F: the scheduler]
     mask_registers: int = 7  # of lanes to be left out; more are fetched each time [I: k1 to k7]
     translated_pages: int = (
         64  # whose position the first buffer of translations holds [I: 4 KB pages]

@@ -234,12 +234,13 @@ def _pays_to_fill(loop: UOp, lanes: int, by_lane: int, nest: Nest) -> bool:
 
 def _cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
     """Cycles of the operations of an iteration, but for those on index terms."""
-    work = [
-        n.op
-        for n, loops in free.items()
-        if loop in loops and n.op in ELEMENTWISE and n.dtype is not dtypes.index
-    ]
+    work = [n.op for n in free if is_work_along(n, loop, free)]
     return sum([OPERATION_CYCLES.get(op, SHORT_CYCLES) for op in work])
+
+
+def is_work_along(node: UOp, loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
+    """Whether a node computes another value in each iteration of a loop, and no index."""
+    return loop in free[node] and node.op in ELEMENTWISE and node.dtype is not dtypes.index
 
 
 def is_costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:

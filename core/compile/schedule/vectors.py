@@ -26,11 +26,13 @@ from proofgrad.core.compile.schedule.copies import (
     copies_of_choices,
     side_by_side,
 )
+from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.vector_loops import (
     Candidate,
     fitting_lanes,
     is_costly_along,
+    is_work_along,
     loops_that_pay,
 )
 from proofgrad.core.ir.ops import Ops
@@ -41,6 +43,8 @@ WORTH_A_REST = 8
 # So many vectors of elements are written out, where that is a row, or where their lanes are gathered (measured: a transpose takes 0.6 to 1
 # times as long, rows of an exponential 0.9).
 ELEMENTS_AT_ONCE = 4
+# Cycles of chains that are written out beside each other: their code takes long to compile.
+MOST_CYCLES_AT_ONCE = 512
 # Drivers compile the text of kernels of work items, and take as much longer as it is; an exponential is 30 lines.
 MOST_COSTLY_AT_ONCE = 2
 # A reduction of so few values has no loop.
@@ -143,7 +147,7 @@ def _at_once(one: Candidate, nest: Nest, copies: Copies) -> int:
     most = min(most, long)
     if not _reduces(nest, one):
         is_plain = copies.count == 1 and not target.work_items and long >= ELEMENTS_AT_ONCE
-        return _of_elements(one, size, free) if is_plain else 1
+        return _of_elements(one, nest) if is_plain else 1
     # A short row of results is one pass over what is reduced, with a mask where it has a rest. So is the last pass over a longer row; but
     # in texts for drivers each would ask for masks (a fifth slower, measured), and along a reduction a few more elements do.
     vectors = -(-size // one.lanes)
@@ -158,13 +162,17 @@ def _at_once(one: Candidate, nest: Nest, copies: Copies) -> int:
     return next(iter(fits), 1)
 
 
-def _of_elements(one: Candidate, size: int, free: Mapping[UOp, frozenset[UOp]]) -> int:
+def _of_elements(one: Candidate, nest: Nest) -> int:
     """How many vectors of elements, of which nothing is reduced, one iteration takes: a short row whole; of what is gathered lines side by side.
 
-    What is gathered lies along another loop, mostly, which runs inside: each of its iterations stores to another page.
+    What is gathered lies along another loop, mostly, which runs inside: each of its iterations stores to another page. Of functions of functions several
+    are computed side by side (backends/llvm/beside.py), where one of them takes longer than a core looks ahead.
     """
+    free, size = nest.free, nest.size(one.loop)
     vectors, others = -(-size // one.lanes), frozenset().union(*free.values()) - {one.loop}
     is_gathered, reduces = one.gathers > one.scatters, any([n.op is Ops.REDUCE for n in free])
+    if not reduces and (beside := _beside_a_chain(one.loop, nest)) > 1:
+        return side_by_side(vectors, beside)
     if reduces or not others or (vectors > ELEMENTS_AT_ONCE and not is_gathered):
         return 1
     if vectors <= ELEMENTS_AT_ONCE:
@@ -174,6 +182,19 @@ def _of_elements(one: Candidate, size: int, free: Mapping[UOp, frozenset[UOp]]) 
     # Whole vectors stay whole (turned_loads.py).
     divisors = [largest_divisor(vectors, n) for n in (ELEMENTS_AT_ONCE, 2 * ELEMENTS_AT_ONCE)]
     return divisors[0] if divisors[0] > 1 else divisors[1]
+
+
+def _beside_a_chain(loop: UOp, nest: Nest) -> int:
+    """Of so many vectors a core works on one while another waits for itself: 1 where a chain of operations is short enough to see its end."""
+    chains: dict[UOp, float] = {}
+    for node in nest.free:
+        along = is_work_along(node, loop, nest.free)
+        own = OPERATION_CYCLES.get(node.op, SHORT_CYCLES) if along else 0.0
+        chains[node] = own + max([chains[source] for source in node.src], default=0.0)
+    longest = max(chains.values(), default=0.0)
+    if longest <= nest.target.core.foreseen_instructions * SHORT_CYCLES:
+        return 1
+    return max(1, min(ELEMENTS_AT_ONCE, int(MOST_CYCLES_AT_ONCE // longest)))
 
 
 def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> int:
