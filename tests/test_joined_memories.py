@@ -57,6 +57,11 @@ def test_long_ones_get_a_kernel_each_and_short_ones_one_together() -> None:
     assert (launches(Tensor.cat(*long)), launches(Tensor.cat(*short))) == (3, 1)
 
 
+def test_a_part_of_one_element_is_no_reason_to_ask_at_all_others() -> None:
+    x = Tensor.full((200_000,), 1.0).contiguous().realize().roll(90_000)
+    assert launches(x[1:] - x[:-1]) == 3
+
+
 @pytest.mark.heuristics
 @pytest.mark.parametrize(
     ("columns", "count"), [((64, 64), 2), ((60, 61), 1)], ids=["whole lines", "across lines"]

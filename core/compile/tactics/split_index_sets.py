@@ -17,10 +17,13 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.copies import WORK_OF_A_STEP
+from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.split_index_set import split_index_set
 from proofgrad.core.compile.steps.window import iterations_of
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 # A vector of a memory that is not there at an element: a load under a mask that is off, and a choice.
@@ -69,7 +72,7 @@ def _is_by_element(graph: UOp) -> bool:
 
 
 def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
-    """Where masks begin and end along a loop; None if that is nowhere, or parts would be too short for vectors, or too many."""
+    """Where masks begin and end along a loop; None if that is nowhere."""
     size = size_of(loop)
     windows = [iterations_of(load, loop) for load in toposort((graph,)) if load.op is Ops.LOAD]
     ends = sorted({end for window in windows for end in window if 0 < end < size})
@@ -78,9 +81,6 @@ def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
         return None
     parts = list(pairwise((0, *borders, size)))
     lanes = max(1, target.vector_bytes // graph.src[0].src[1].dtype.itemsize)
-    shortest = min([end - first for first, end in parts])
-    if coefficient(graph.src[0].src[0].src[1], loop) == 1 and shortest < lanes:
-        return None
     other = prod([size_of(x) for x in output_loops(graph) if x is not loop])
     left_out = sum(
         [
@@ -92,7 +92,17 @@ def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
     )
     saved = other * left_out / lanes * CYCLES_OF_A_CHOICE
     shared = sum([_cycles_at_a_border(graph, loop, border, target) for border in borders])
+    if coefficient(graph.src[0].src[0].src[1], loop) == 1:
+        short = sum([end - first for first, end in parts if end - first < lanes])
+        shared += other * short * _cycles_of_an_element(graph)
     return Cut(loop, tuple(borders), saved - len(borders) * target.core.launch_cycles - shared)
+
+
+def _cycles_of_an_element(graph: UOp) -> float:
+    """Of a part that is too short for vectors."""
+    work = [n for n in toposort((graph,)) if n.op in ELEMENTWISE and n.dtype is not dtypes.index]
+    steps = (WORK_OF_A_STEP + len(output_loops(graph))) * SHORT_CYCLES
+    return steps + sum([OPERATION_CYCLES.get(node.op, SHORT_CYCLES) for node in work])
 
 
 def _cycles_at_a_border(graph: UOp, loop: UOp, border: int, target: Target) -> float:
