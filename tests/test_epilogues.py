@@ -69,6 +69,11 @@ def test_what_follows_the_sums_of_rows_is_not_computed_one_by_one() -> None:
     assert sums(x.T.contiguous().realize().T.mean(1).gelu()) == 0  # vectors run along the results
     assert sums(x.mean(1) + 1) == 0
     assert sums(given(40, 100).mean(1).gelu()) == 0
+    assert sums(x.mean(1).neg().exp()) == 1
+
+
+def test_what_needs_two_reductions_of_a_row_is_not_stored_between_them() -> None:
+    assert sums(given(300, 320).logsumexp(1)) == 0
 
 
 def test_without_vectors_or_with_work_items_epilogues_are_as_they_were() -> None:

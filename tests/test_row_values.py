@@ -31,7 +31,7 @@ def test_a_costly_value_is_computed_once_for_rows_that_lie_across_memory(
 
 
 def test_a_kernel_keeps_a_row_along_memory_for_itself() -> None:
-    assert buffers(given(100, 64).gelu().softmax(1), CPU) == []
+    assert buffers(given(20, 320).gelu().softmax(1), CPU) == []
 
 
 def test_reductions_of_other_kernels_keep_nothing() -> None:
@@ -54,9 +54,9 @@ def test_what_would_be_gathered_by_each_loop_is_gathered_once(axis: int) -> None
     assert buffers((x + x).softmax(axis), CPU) == []
 
 
-@pytest.mark.parametrize("axis", [1, 2])
-def test_rows_whose_elements_lie_apart_are_copied(axis: int) -> None:
-    x = given(30, 40, 50)
+@pytest.mark.parametrize(("axis", "shape"), [(1, (30, 40, 50)), (2, (300, 2, 100))])
+def test_rows_whose_elements_lie_apart_are_copied(axis: int, shape: tuple[int, ...]) -> None:
+    x = given(*shape)
     assert buffers(x.transpose(0, 2).softmax(axis), CPU) == [60_000]
     assert buffers(x.softmax(axis), CPU) == []
 

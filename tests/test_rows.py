@@ -115,6 +115,22 @@ def test_work_items_have_no_rows() -> None:
     assert calls(x.softmax(-1), GPU) == 3 > calls(x.softmax(-1), CPU)
 
 
+def test_many_short_rows_whose_loops_wait_for_each_other_have_kernels_of_their_own() -> None:
+    short, long, few = [Tensor.empty(*shape) for shape in ((3000, 20), (300, 200), (30, 20))]
+    assert calls(short.softmax(-1), CPU) > 1 == calls(long.softmax(-1), CPU)
+    assert calls(few.softmax(-1), CPU) == 1
+
+
+def test_a_product_that_other_rows_read_runs_in_tiles() -> None:
+    x, product = Tensor.empty(3, 9, 69, 8), Tensor.empty(3, 69, 127) @ Tensor.empty(127, 8)
+    assert calls(x * product.reshape(3, 1, 69, 8), CPU) == 2
+
+
+def test_columns_whose_reductions_change_along_other_axes_are_stored() -> None:
+    x = Tensor.empty(71, 6, 115)
+    assert calls(x + x.sum((0, 1)) + (x + x.sum((0, 1))).sum(1, keepdim=True), CPU) >= 2
+
+
 @pytest.mark.parametrize(("dtype", "length"), [(np.float32, 32), (np.float64, 16)])
 def test_rows_too_long_for_half_of_the_cache_keep_their_buffer(dtype: type, length: int) -> None:
     """A row of 128 bytes."""

@@ -33,7 +33,7 @@ def end_of_epilogue(
 ) -> UOp:
     """The last node that can be computed in the loop of the reduction's results.
 
-    Of a sum of products neither padding is, whose masks would keep the sum from its tiles, nor what
+    Of a sum of products neither padding is, whose masks would keep the sum from its tiles, nor a flip, behind which lanes lie backwards, nor what
     takes different parts of it, each with a sum of its own. Nor, of a long one, is a reduction of what is computed from
     it, as over the windows of a pool: only sums of sums become one sum, which runs in tiles. No long reduction is padded, or,
     if it runs in no tiles, stored along other axes than it reads. One that `selects` a term is not long.
@@ -56,6 +56,8 @@ def end_of_epilogue(
         if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting, sums):
             break
         if is_turned and meeting.op is Ops.PERMUTE and _moves_last(meeting):
+            break
+        if is_tiled and is_long and meeting.op is Ops.FLIP:
             break
         end = meeting
     return end

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from math import prod
 
 from proofgrad.core.compile.fusion.parts_for_units import ENOUGH
+from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.cost_model import lines_that_stay
 from proofgrad.core.compile.schedule.threads import operations_worth_sharing
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
 # Elements of rows take about so many operations each: without rows to share out, few of them run in one thread.
@@ -27,6 +29,11 @@ OPERATIONS_AN_ELEMENT = 4
 SHORT_WORK = 1 << 16
 # Rows that lie across memory run as lanes where so many lie side by side.
 LEAST_BESIDE = 16
+# A row waits so many times as long as a vector of it takes, less the more vectors it has: of so many all is hidden (measured: a softmax of
+# 3000 rows of 20 takes 153 us in one kernel and 80 in several, of 300 rows of 200 47 and 55).
+WAITS, VECTORS_THAT_HIDE = 2, 16
+# So many times more kernels read what one of all loops reads once.
+LOOPS = 2
 # Nodes between a reduction and the end of the kernel that uses it, at most: in a chain of sums that has
 # one reduction a link, each would walk to the end.
 MOST_USERS = 256
@@ -54,6 +61,8 @@ def reductions_by_row(
         if node not in stored or node in kept or node.op in (Ops.COPY, Ops.CONTIGUOUS):
             continue
         longest = longest_of[node]
+        if any([is_contraction(n) for n in _computed_by(node, left)]):
+            continue  # it runs in tiles
         stays = longest * node.dtype.itemsize <= target.room_bytes  # between the loops over a row
         if 1 < longest and stays and _runs_in_one_user(node, longest, consumers, left, target):
             left.remove(node)
@@ -75,16 +84,36 @@ def _runs_in_one_user(
     node: UOp, longest: int, consumers: Mapping[UOp, list[UOp]], stored: set[UOp], target: Target
 ) -> bool:
     """Whether one kernel uses `node`, and in its outer loops only."""
+    if (found := _end_and_axes(node, consumers, stored)) is None:
+        return False
+    end, axes = found
+    inside = _computed_by(end, stored)
+    # A kernel has a sum of products, which runs in tiles, or a running sum, only if it is the one reduction.
+    if any([is_contraction(n) or is_running(n) for n in inside]):
+        return False
+    if axes is None or not _is_worth(end, axes, longest, target):
+        return False
+    if _are_outer(end, axes):
+        return not _waits_longer(node, end, longest, stored, target)
+    others = [_end_and_axes(n, consumers, stored) for n in inside if n.op is Ops.REDUCE_AXIS]
+    are_alike = all([other is None or other == found for other in others])
+    return are_alike and _are_columns(end, axes, longest, target)
+
+
+def _end_and_axes(
+    node: UOp, consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
+) -> tuple[UOp, Axes | None] | None:
+    """The one kernel that uses `node`, and the axes of its result along which what it uses changes; None: nothing is known."""
     moving: dict[UOp, Axes | None] = {node: _moving_axes(node)}
     stack, ends = [node], set[UOp]()
     while stack:
         if len(moving) > MOST_USERS:
-            return False
+            return None
         below = stack.pop()
         for user in consumers[below]:
             axes = _carried(user, below, moving[below])
             if axes is None or moving.get(user, axes) != axes:
-                return False
+                return None
             if user in moving:
                 continue
             moving[user] = axes
@@ -93,24 +122,15 @@ def _runs_in_one_user(
             else:
                 stack.append(user)
     if len(ends) != 1:
-        return False
+        return None
     (end,) = ends
-    axes = moving[end]
-    if _has_one_alone(end, stored):
-        return False
-    if axes is None or not _is_worth(end, axes, longest, target):
-        return False
-    return _are_outer(end, axes) or _are_columns(end, axes, longest, target)
+    return end, moving[end]
 
 
-def _has_one_alone(end: UOp, stored: set[UOp]) -> bool:
-    """Whether a kernel has a sum of products, which runs in tiles, or a running sum, only if it is the one reduction."""
-    inside = [
-        n
-        for n in end.toposort(lambda n: n is end or n not in stored)
-        if n is end or n not in stored
-    ]
-    return any([is_contraction(n) or is_running(n) for n in inside])
+def _computed_by(end: UOp, stored: set[UOp]) -> list[UOp]:
+    """What a kernel computes."""
+    nodes = end.toposort(lambda n: n is end or n not in stored)
+    return [n for n in nodes if n is end or n not in stored]
 
 
 def _moving_axes(node: UOp) -> Axes:
@@ -157,6 +177,16 @@ def _are_columns(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
     if target.work_items or beside < LEAST_BESIDE:
         return False
     return lines_that_stay(beside * end.dtype.itemsize, target) >= longest
+
+
+def _waits_longer(node: UOp, end: UOp, longest: int, stored: set[UOp], target: Target) -> bool:
+    """Whether short rows wait longer, each loop over one for the end of the one before, than kernels take that have a loop each over all rows."""
+    lanes = 0 if target.work_items else target.lanes(node.dtype)
+    if lanes < 2:
+        return False
+    share = max(0.0, 1 - longest / lanes / VECTORS_THAT_HIDE)
+    work = max([cycles_of_work(n, stored) for n in (end, node)])
+    return pays_a_buffer(end, WAITS * share * work * elements(node.shape), LOOPS, target)
 
 
 def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:

@@ -22,10 +22,10 @@ from proofgrad.core.ir.uop import UOp
 
 # An estimate is not exact: a buffer in the caches has to save so many times what it takes.
 CLEARLY = 2
-# Of one element such an operation takes so much of the table's cycles, and while the next row is added up
-# so many cycles of work show no more (Fog, Instruction tables).
+# Of one element such an operation takes so much of the table's cycles (Fog, Instruction tables), and while the next row is added up
+# so many cycles of work show no more (measured: nothing of a division and a sum does, all of an exponential).
 OF_ONE_ELEMENT = {Ops.FDIV: 1 / 4, Ops.SQRT: 1 / 4}
-HIDDEN_CYCLES = 16
+HIDDEN_CYCLES = 8
 # Of a value so many nodes are looked at: who computes more has a buffer on the way, or the estimate is too low.
 MOST_NODES = 100
 # A reduction of so few values is written out, and vectors run along its results.
@@ -156,6 +156,9 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
     size, lanes = elements(reduction.shape), target.lanes(reduction.dtype)
     if lanes < 2 or elements(end.shape) != size:
         return False
+    near = [n for n in _near(end, stored, reduction) if n is not reduction]
+    if any([n.op is Ops.REDUCE_AXIS and n not in stored for n in near]):
+        return False  # of the same row: two kernels would reduce it
     is_of_scalars = not is_contraction(reduction) and _is_along_memory(reduction)
     work = cycles_of_work(end, stored, reduction, is_of_scalars)
     if is_of_scalars:
