@@ -52,6 +52,9 @@ def main() -> None:
     print(
         f"1 / 2pi, after the point: {int(Decimal(16) ** TURN_DIGITS / (2 * pi())):0{TURN_DIGITS}x}"
     )
+    for bits, cut in ((32, 15), (64, 41)):
+        parts = two_parts(Decimal(4).ln(), bits, cut)
+        print(f"ln 4, float{bits}:", [float(p).hex() for p in parts])
     print("pi:", [float(p).hex() for p in parts_of(pi())])
 
 
@@ -60,6 +63,8 @@ def all_fits() -> list[Fit]:
     return [
         Fit("exp2, float32", 32, 6, -half, half, _exp2_slope, _exp2_weight),
         Fit("exp2, float64", 64, 11, -half, half, _exp2_slope, _exp2_weight),
+        Fit("exp, float32", 32, 6, -ln_2, ln_2, _growth_tail, _exp_weight),
+        Fit("exp, float64", 64, 12, -ln_2, ln_2, _growth_tail, _exp_weight),
         Fit("log2, float32", 32, 10, root / 2 - 1, root - 1, _log2_rest, _log2_weight),
         Fit("log2, float64", 64, 8, Decimal(0), Decimal(1) / 25, _atanh_tail, lambda z: z),
         Fit("exp - 1 - r, float32", 32, 6, -ln_2 / 2, ln_2, _growth_tail, _growth_weight),
@@ -129,6 +134,12 @@ def turn_parts(cuts: tuple[int, ...]) -> list[Decimal]:
         parts.append(part)
         rest -= part
     return [*parts, rest]
+
+
+def two_parts(number: Decimal, bits: int, cut: int) -> list[Decimal]:
+    """A number rounded to a multiple of 2**-cut, and what that misses."""
+    first = Decimal(round(number * 2**cut)) / 2**cut
+    return [first, _round_to(number - first, bits)]
 
 
 def parts_of(number: Decimal) -> list[Decimal]:
@@ -223,6 +234,10 @@ def _growth_tail(r: Decimal) -> Decimal:
 
 def _growth_weight(r: Decimal) -> Decimal:
     return abs(r * r / (r.exp() - 1)) if r else Decimal(0)
+
+
+def _exp_weight(r: Decimal) -> Decimal:
+    return r * r / r.exp()
 
 
 def _atan_tail(z: Decimal) -> Decimal:

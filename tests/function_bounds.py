@@ -138,7 +138,7 @@ def _inverse_root_of_square_minus_one(x: Array) -> Array:
 B = Bounded
 FUNCTIONS: dict[str, Bounded] = {
     "exp2": B(lambda x: x.exp2(), np.exp2, lambda x: np.exp2(x) * LN2, 0.9, 0.9, 1.6, 1.8),
-    "exp": B(lambda x: x.exp(), np.exp, np.exp, 2.1, 2.1, 3.1, 3.2),
+    "exp": B(lambda x: x.exp(), np.exp, np.exp, 1.7, 1.6, 1.7, 1.6),
     "expm1": B(lambda x: x.expm1(), np.expm1, np.exp, 1.6, 2, 2, 2.1),
     "log2": B(lambda x: x.log2(), np.log2, lambda x: 1 / (x * LN2), 1, 0.9, 0.9, 0.8),
     "log": B(lambda x: x.log(), np.log, lambda x: 1 / x, 1.6, 1.7, 0.51, 0.51),
@@ -160,7 +160,7 @@ FUNCTIONS: dict[str, Bounded] = {
     "asin": B(lambda x: x.asin(), np.arcsin, lambda x: 1 / np.sqrt((1 - x) * (1 + x)), 2.3, 2.2, 4.2, 4),
     "acos": B(lambda x: x.acos(), np.arccos, lambda x: -1 / np.sqrt((1 - x) * (1 + x)), 2.7, 2.4, 4.3, 4.1),
     "atan": B(lambda x: x.atan(), np.arctan, lambda x: 1 / (1 + x * x), 1.9, 1.7, 3.7, 3.7),
-    "sinh": B(lambda x: x.sinh(), np.sinh, np.cosh, 5.4, 5.5, 5.9, 6.2),
+    "sinh": B(lambda x: x.sinh(), np.sinh, np.cosh, 5.4, 5.7, 5.9, 6.2),
     "cosh": B(lambda x: x.cosh(), np.cosh, np.sinh, 5.4, 5.5, 5.9, 6),
     "tanh": B(lambda x: x.tanh(), np.tanh, _sech_squared, 2.7, 2.7, 4.5, 4.4),
     "asinh": B(lambda x: x.asinh(), np.arcsinh, lambda x: 1 / np.sqrt(1 + x * x), 2.6, 2.8, 4.6, 4.5),

@@ -215,6 +215,13 @@ def test_transcendental_at_its_special_points() -> None:
         return float(evaluate(op, dtypes.float64, (x,)))
 
     assert [value(Ops.EXP2, x) for x in (0.0, 3.0, INF, -INF, 2000.0)] == [1.0, 8.0, INF, 0.0, INF]
+    assert [value(Ops.EXP, x) for x in (0.0, 1.0, INF, -INF, 2000.0)] == [
+        1.0,
+        math.e,
+        INF,
+        0.0,
+        INF,
+    ]
     assert [value(Ops.LOG2, x) for x in (1.0, 8.0, 0.0, -0.0, INF)] == [0.0, 3.0, -INF, -INF, INF]
     assert math.isnan(value(Ops.LOG2, -1.0))
     assert math.isnan(value(Ops.SIN, INF)) and math.isnan(value(Ops.COS, -INF))

@@ -117,6 +117,7 @@ def single(number: float) -> UOp:
         (SMALL.alu(Ops.SIN), True, True),
         (SMALL.alu(Ops.COS), True, True),
         (SMALL.alu(Ops.EXP2), False, True),
+        (SMALL.alu(Ops.EXP), False, True),
         (SMALL.alu(Ops.SQRT), False, False),
         (SMALL.alu(Ops.MAX, single(0.0)).alu(Ops.SQRT), True, True),
         (SMALL.alu(Ops.FDIV, SMALL), False, False),
@@ -144,6 +145,7 @@ def test_finite_and_not_nan_are_said_only_where_they_are_sure(
         (SMALL, (-128, 127)),
         (X.alu(Ops.SQRT), (0, math.inf)),
         (X.alu(Ops.EXP2), (0, math.inf)),
+        (X.alu(Ops.EXP), (0, math.inf)),
         (X.alu(Ops.MUL, X), (0, math.inf)),
         (RELU.alu(Ops.ADD, RELU.alu(Ops.MUL, RELU)), (0, math.inf)),
         (RELU.cast(dtypes.int8), (0, 127)),
@@ -335,14 +337,14 @@ def test_lines_of_one_kind_stand_in_the_file_of_that_name() -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=repr)
-@pytest.mark.parametrize("op", [Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS])
+@pytest.mark.parametrize("op", [Ops.EXP2, Ops.EXP, Ops.LOG2, Ops.SIN, Ops.COS])
 def test_functions_keep_the_promise_that_facts_take(op: Ops, dtype: DType) -> None:
     """Of the reference interpreter; tests/test_numerics.py compares the machines with it."""
     for pattern in range(1 << 16):
         x = from_bits(pattern, dtype)
         y = evaluate(op, dtype, (x,))
         match op:
-            case Ops.EXP2:
+            case Ops.EXP2 | Ops.EXP:
                 assert math.isnan(y) == math.isnan(x)
                 assert math.isnan(y) or math.copysign(1.0, y) > 0
             case Ops.LOG2:

@@ -49,7 +49,7 @@ def asked(x: NDArray[np.float32], name: str, dtype: str = "float32") -> NDArray[
         return getattr(given, name)().cast("float64").numpy()
 
 
-@pytest.mark.parametrize("name", ["exp2", "log2"])
+@pytest.mark.parametrize("name", ["exp2", "exp", "log2"])
 @pytest.mark.parametrize("size", [1, 17, 300])
 def test_values_are_within_the_bound(name: str, size: int) -> None:
     rng = np.random.default_rng(size)

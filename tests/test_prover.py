@@ -164,6 +164,7 @@ def test_a_sum_over_repeated_elements_is_not_a_sum() -> None:
         "cotangent sqrt over derivative: sqrt(x), g => g / sqrt(x)",
         "cotangent exp2 over derivative: exp2(x), g => g * exp2(x)",
         "cotangent exp2 over derivative: exp2(x), g => none",
+        "cotangent exp over derivative: exp(x), g => g * exp(x) * 0.6931471805599453",
         "cotangent trunc over derivative: trunc(x), g => g",
         "cotangent pad over derivative: pad(x, a), g => g",
         "cotangent flip over derivative: flip(x, a), g => g",

@@ -26,7 +26,7 @@ from proofgrad.core.ir.evaluate import evaluate, evaluate_lanes, from_bits, to_b
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
-_NATIVE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD})
+_NATIVE = frozenset({Ops.EXP2, Ops.EXP, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD})
 _UNWRITTEN = b"\xa5"  # fresh memory, so that a program that reads it does not find zeros
 _CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 

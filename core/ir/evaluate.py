@@ -227,6 +227,13 @@ def _exp2(x: float) -> float:
         return math.inf
 
 
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
 def _log2(x: float) -> float:
     if x == 0.0:
         return -math.inf
@@ -316,6 +323,7 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.NEG: lambda _, x: -x,
     Ops.SQRT: _rounded(_sqrt),
     Ops.EXP2: _rounded(_exp2),
+    Ops.EXP: _rounded(_exp),
     Ops.LOG2: _rounded(_log2),
     Ops.SIN: _rounded(_sin),
     Ops.COS: _rounded(_cos),

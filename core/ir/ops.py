@@ -106,6 +106,8 @@ class Ops(enum.IntEnum):
     TF32 = enum.auto()
     # functions as values (TensorGraph, until its buffers are numbered)
     APPLY = enum.auto()
+    # a power of e (one source)
+    EXP = enum.auto()
 
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
@@ -166,6 +168,11 @@ ELEMENTS: dict[Ops, Elementwise] = {
         1, FLOATS,
         "2**x, within the published error bound (docs/numerics.md).",
         name="exp2", precision=Precision.PUBLISHED, numpy="exp2",
+    ),
+    Ops.EXP: Elementwise(
+        1, FLOATS,
+        "e**x, within the published error bound (docs/numerics.md).",
+        name="exp", precision=Precision.PUBLISHED, numpy="exp",
     ),
     Ops.LOG2: Elementwise(
         1, FLOATS,

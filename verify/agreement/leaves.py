@@ -166,7 +166,7 @@ class Leaves:
             whole = self.loaded(dtypes.int8).cast(dtype) if kind < 0.8 else self.loaded(dtype)
             return whole.minimum(high).maximum(low)
         if kind < 0.95:
-            positive = self.loaded(dtype).alu(random.choice([Ops.EXP2, Ops.SQRT]))
+            positive = self.loaded(dtype).alu(random.choice([Ops.EXP2, Ops.EXP, Ops.SQRT]))
             return -positive if kind < 0.9 else positive
         return UOp.const(dtype, self.number(dtype))
 

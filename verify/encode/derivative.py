@@ -81,6 +81,7 @@ def _law(case: Case, rank: int | None) -> list[Goal]:
 # -- one value ---------------------------------------------------------------------------------------
 
 _EXP2 = Function("exp2", z3.RealSort, z3.RealSort)
+_EXP = Function("exp", z3.RealSort, z3.RealSort)
 _LOG2 = Function("log2", z3.RealSort, z3.RealSort)
 _SIN = Function("sin", z3.RealSort, z3.RealSort)
 _COS = Function("cos", z3.RealSort, z3.RealSort)
@@ -114,6 +115,7 @@ DERIVATIVES: dict[Ops, tuple[Callable[..., Sequence[Term]], Callable[..., Term]]
     Ops.FDIV: (lambda x, y: (1 / y, -x / (y * y)), lambda x, y: y != 0),
     Ops.SQRT: (lambda x: (1 / (2 * _SQRT(x)),), lambda x: x > 0),
     Ops.EXP2: (lambda x: (_ln2() * _EXP2(x),), _everywhere),
+    Ops.EXP: (lambda x: (_EXP(x),), _everywhere),
     Ops.LOG2: (lambda x: (1 / (x * _ln2()),), lambda x: x > 0),
     Ops.SIN: (lambda x: (_COS(x),), _everywhere),
     Ops.COS: (lambda x: (-_SIN(x),), _everywhere),
@@ -239,6 +241,7 @@ ON_REALS: dict[Ops, Callable[..., Term]] = {
     Ops.FMA: lambda x, y, z: x * y + z,
     Ops.TF32: lambda x: x,
     Ops.EXP2: lambda x: _EXP2(x),
+    Ops.EXP: lambda x: _EXP(x),
     Ops.LOG2: lambda x: _LOG2(x),
     Ops.SIN: lambda x: _SIN(x),
     Ops.COS: lambda x: _COS(x),

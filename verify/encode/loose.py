@@ -57,17 +57,19 @@ def law_of_reals(case: Case) -> list[Goal]:
 
 
 def _about_powers(op: Ops, argument: Term, value: Term) -> list[Term]:
-    """Instances of the laws of 2**x and of its inverse, for one value of either."""
-    exp2, log2 = ON_REALS[Ops.EXP2], ON_REALS[Ops.LOG2]
+    """Instances of the laws of 2**x and of its inverse, and of e**x, for one value of any."""
     if op is Ops.LOG2:
-        return [z3.Implies(argument > 0, exp2(value) == argument)]
-    known = [value > 0, log2(value) == argument]
+        return [z3.Implies(argument > 0, ON_REALS[Ops.EXP2](value) == argument)]
+    power = ON_REALS[op]
+    known = [value > 0]
+    if op is Ops.EXP2:
+        known.append(ON_REALS[Ops.LOG2](value) == argument)
     if z3.is_add(argument):
-        factors = [exp2(summand) for summand in argument.children()]
+        factors = [power(summand) for summand in argument.children()]
         known.append(value == z3.Product(*factors))
     for part in [argument, *argument.children()]:
         if z3.is_app_of(part, z3.Z3_OP_UMINUS):
-            known.append(exp2(part) * exp2(part.arg(0)) == 1)
+            known.append(power(part) * power(part.arg(0)) == 1)
     return known
 
 
@@ -114,7 +116,7 @@ class _RealTerms(Reals):
     def node(self, op: Ops, args: list[Term], term: Node) -> Term:
         """As for gradients; of powers and logarithms what they are: a power of a sum is a product."""
         value = super().node(op, args, term)
-        if op in (Ops.EXP2, Ops.LOG2):
+        if op in (Ops.EXP2, Ops.EXP, Ops.LOG2):
             self.known += _about_powers(op, args[0], value)
         return value
 

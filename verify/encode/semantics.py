@@ -325,6 +325,7 @@ _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
     Ops.TF32: lambda x: _to_tf32(x),
     Ops.FMA: lambda x, y, z: z3.fpFMA(z3.RNE(), x, y, z),
     Ops.EXP2: _uninterpreted("exp2"),
+    Ops.EXP: _uninterpreted("exp"),
     Ops.LOG2: _uninterpreted("log2"),
     Ops.SIN: _uninterpreted("sin"),
     Ops.COS: _uninterpreted("cos"),
@@ -338,13 +339,18 @@ _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
 # What docs/numerics.md promises of functions whose values are not proven. Only lines of facts assume
 # it, and say so in docs/trust.md; every backend is tested for it.
 PUBLISHED: dict[Ops, Callable[[Term, Term], list[Term]]] = {
-    Ops.EXP2: lambda x, y: [z3.fpIsNaN(y) == z3.fpIsNaN(x), z3.Not(z3.fpIsNegative(y))],
+    Ops.EXP2: lambda x, y: _power_of_a_number(x, y),
+    Ops.EXP: lambda x, y: _power_of_a_number(x, y),
     Ops.LOG2: lambda x, y: [
         z3.fpIsNaN(y) == z3.Or(z3.fpIsNaN(x), z3.fpLT(x, z3.fpPlusZero(x.sort())))
     ],
     Ops.SIN: lambda x, y: _number_of_a_number(x, y),
     Ops.COS: lambda x, y: _number_of_a_number(x, y),
 }
+
+
+def _power_of_a_number(x: Term, y: Term) -> list[Term]:
+    return [z3.fpIsNaN(y) == z3.fpIsNaN(x), z3.Not(z3.fpIsNegative(y))]
 
 
 def _number_of_a_number(x: Term, y: Term) -> list[Term]:

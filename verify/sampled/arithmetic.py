@@ -252,6 +252,7 @@ _FLOAT: dict[Ops, Callable[..., Values]] = {
         if row.numpy and op in _DIRECT
     },
     Ops.EXP2: _in_double(numpy.exp2),
+    Ops.EXP: _in_double(numpy.exp),
     Ops.LOG2: _in_double(numpy.log2),
     Ops.SIN: _in_double(_sine),
     Ops.COS: _in_double(_cosine),

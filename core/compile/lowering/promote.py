@@ -1,6 +1,6 @@
 """Procedure: arithmetic of float16 and bfloat16 is computed in float32, one rounding an operation.
 
-Owns: which operations are widened. Does not own: how EXP2, LOG2, SIN, COS, POW and FMOD are
+Owns: which operations are widened. Does not own: how EXP2, EXP, LOG2, SIN, COS, POW and FMOD are
 computed (transcendental.py), the conversions between the formats (backends).
 
 Rounding the float32 result to the small format gives the bits of an operation of the small format:

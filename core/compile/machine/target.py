@@ -110,7 +110,7 @@ class Target:
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it
     native: frozenset[Ops] = (
         frozenset()
-    )  # of EXP2, LOG2, SIN, COS, POW, FMOD, TF32: those the backend prints itself
+    )  # of EXP2, EXP, LOG2, SIN, COS, POW, FMOD, TF32: those the backend prints itself
     approximate: frozenset[Ops] = (
         frozenset()
     )  # of these, of float32: instructions with errors of their own, where they are asked for

@@ -1,6 +1,6 @@
-"""Procedure: EXP2, LOG2, SIN, COS, POW, FMOD become graphs of operations that IEEE rounds correctly.
+"""Procedure: EXP2, EXP, LOG2, SIN, COS, POW, FMOD become graphs of operations that IEEE rounds correctly.
 
-Owns: 2**x and log2(x) of float32 and float64, and which type each function is computed in. Does not
+Owns: 2**x, e**x and log2(x) of float32 and float64, and which type each function is computed in. Does not
 own: sine and cosine (sine.py), powers (power.py), remainders (remainder.py), the published error bounds (docs/numerics.md), how the coefficients were
 found (benchmarks/fit_polynomials.py).
 
@@ -34,11 +34,13 @@ class _Format:
     bias: int
     bits_of_lowest: int  # of the numbers 1 + r, whose logarithm is taken
     exp2_slope: tuple[float, ...]
+    exp_tail: tuple[float, ...]
+    ln_4: tuple[float, float]  # the product of the first and an exponent is exact
     log2_sum: Callable[[UOp, UOp], UOp]  # of an exponent and a rest
 
 
 def expand_transcendentals(root: UOp, native: Set[Ops] = NONE, approximate: Set[Ops] = NONE) -> UOp:
-    """`root` with each of the six that is not in `native`, or of float32 in `approximate`, written in simpler operations.
+    """`root` with each of the seven that is not in `native`, or of float32 in `approximate`, written in simpler operations.
 
     Dtypes: float32 and float64 in their own format; float16 and bfloat16 through float32.
     Works on scalars and vectors. Doing it twice changes nothing more.
@@ -52,6 +54,8 @@ def expand_transcendentals(root: UOp, native: Set[Ops] = NONE, approximate: Set[
         same = node.with_src(tuple([done[s] for s in node.src]))
         is_kept = node.op in approximate and node.dtype.scalar is dtypes.float32
         expand = None if is_kept else expansions.get(node.op)
+        if expand is exp and Ops.EXP2 in approximate and node.dtype.scalar is dtypes.float32:
+            expand = _exp_by_exp2
         done[node] = same if expand is None else _through_float32(expand, *same.src)
     return done[root]
 
@@ -73,8 +77,7 @@ def exp2(x: UOp) -> UOp:
     """
     form = _FORMATS[x.dtype.scalar]
     lowest, highest = -2.0 * form.bias, float(form.bias + 1)
-    x = (x < lowest).where(x.const_like(lowest), x)  # a NaN passes both
-    x = (x > highest).where(x.const_like(highest), x)
+    x = _within(x, lowest, highest)
     magic = 1.5 * 2.0**form.fraction_bits + 2 * form.bias
     sum_with_n = x + magic
     f = x - (sum_with_n + -magic)
@@ -83,6 +86,37 @@ def exp2(x: UOp) -> UOp:
     first = (half << form.fraction_bits).bitcast(x.dtype)
     second = ((bits - half) << form.fraction_bits).bitcast(x.dtype)
     return fma(f, polynomial(f, form.exp2_slope), 1.0) * first * second
+
+
+def exp(x: UOp) -> UOp:
+    """e**x = 2**n * 2**n * e**r, where n is the integer nearest to x / ln 4.
+
+    As above, but that both factors are one, for which r is up to ln 2 from 0, where e**r has a polynomial of one power more.
+    """
+    form = _FORMATS[x.dtype.scalar]
+    ln_4, ln_4_rest = form.ln_4
+    x = _within(x, -form.bias * math.log(4), (form.bias + 1.5) * math.log(2))
+    magic = 1.5 * 2.0**form.fraction_bits + form.bias
+    sum_with_n = fma(x, 1 / math.log(4), magic)
+    n = sum_with_n + -magic
+    r = fma(n, -ln_4_rest, fma(n, -ln_4, x))
+    bits = sum_with_n.bitcast(form.integer.vec(x.dtype.lanes))
+    factor = (bits << form.fraction_bits).bitcast(x.dtype)
+    return polynomial(r, (1.0, 1.0, *form.exp_tail)) * factor * factor
+
+
+def _exp_by_exp2(x: UOp) -> UOp:
+    """e**x of float32 = 2**(x / ln 2) times 1 + what the rounding of the quotient has lost."""
+    x = _within(x, -180.0, 90.0)  # beyond, the power is 0 or infinite
+    power = x * _LOG2_E
+    lost = fma(x, _LOG2_E_REST_FLOAT32, fma(x, _LOG2_E, -power))
+    return power.alu(Ops.EXP2) * fma(lost, math.log(2), 1.0)
+
+
+def _within(x: UOp, lowest: float, highest: float) -> UOp:
+    """x, or the end that it is beyond; a NaN passes both."""
+    x = (x < lowest).where(x.const_like(lowest), x)
+    return (x > highest).where(x.const_like(highest), x)
 
 
 def log2(x: UOp) -> UOp:
@@ -144,7 +178,10 @@ def _log2_float64(e: UOp, r: UOp) -> UOp:
 # 1 / ln 2 and what the double misses.
 _LOG2_E, _LOG2_E_REST = floats("0x1.71547652b82fep+0 0x1.777d0ffda0d24p-56")
 
-# Source of the next four: benchmarks/fit_polynomials.py, which prints them.
+# The same of the float32 that is nearest to it.
+_LOG2_E_REST_FLOAT32 = float.fromhex("0x1.4ae0cp-26")
+
+# Source of the next eight: benchmarks/fit_polynomials.py, which prints them.
 _EXP2_SLOPE_FLOAT32 = floats(
     "0x1.62e4300000000p-1 0x1.ebfbdc0000000p-3 0x1.c6af7a0000000p-5 0x1.3b2dd20000000p-7 "
     "0x1.5f094a0000000p-10 0x1.417ab80000000p-13"
@@ -154,6 +191,17 @@ _EXP2_SLOPE_FLOAT64 = floats(
     "0x1.5d87fe78b3f70p-10 0x1.4309130c01a62p-13 0x1.ffcbfbf78d23ap-17 0x1.62bfcddd26290p-20 "
     "0x1.b52610372e6a8p-24 0x1.e611a26c99db5p-28 0x1.e80b0628dc70cp-32"
 )
+_EXP_TAIL_FLOAT32 = floats(
+    "0x1.00000c0000000p-1 0x1.5555120000000p-3 0x1.5549e00000000p-5 0x1.1127260000000p-7 "
+    "0x1.71c3580000000p-10 0x1.9bad2c0000000p-13"
+)
+_EXP_TAIL_FLOAT64 = floats(
+    "0x1.ffffffffffff3p-2 0x1.55555555555b6p-3 0x1.5555555556947p-5 0x1.111111110831fp-7 "
+    "0x1.6c16c169c0d2fp-10 0x1.a01a01b21ff76p-13 0x1.a01a0580eacf0p-16 0x1.71de2a14a6471p-19 "
+    "0x1.27e1ca9953384p-22 0x1.ae71231f9afbfp-26 0x1.217a6095fd09dp-29 0x1.5e722edbde9eep-33"
+)
+_LN_4_FLOAT32 = floats("0x1.62e4000000000p+0 0x1.7f7d1c0000000p-19")
+_LN_4_FLOAT64 = floats("0x1.62e42fefa3800p+0 0x1.ef35793c76730p-44")
 _LOG2_REST_FLOAT32 = floats(
     "0x1.0aa3b20000000p-3 -0x1.7154720000000p-1 0x1.ec70cc0000000p-2 -0x1.71598a0000000p-2 "
     "0x1.27764c0000000p-2 -0x1.eadbd80000000p-3 0x1.a3ee700000000p-3 -0x1.871a8c0000000p-3 "
@@ -165,12 +213,17 @@ _ATANH_TAIL_FLOAT64 = floats(
 )
 
 _FORMATS: dict[DType, _Format] = {  # the lowest of numbers 1 + r are the root of 1/2, and 2/3
-    dtypes.float32: _Format(dtypes.int32, 23, 127, 0x3F3504F3, _EXP2_SLOPE_FLOAT32, _log2_float32),
-    dtypes.float64: _Format(dtypes.int64, 52, 1023, 0x3FE5555555555555, _EXP2_SLOPE_FLOAT64, _log2_float64),
+    dtypes.float32: _Format(
+        dtypes.int32, 23, 127, 0x3F3504F3, _EXP2_SLOPE_FLOAT32, _EXP_TAIL_FLOAT32, _LN_4_FLOAT32, _log2_float32
+    ),
+    dtypes.float64: _Format(
+        dtypes.int64, 52, 1023, 0x3FE5555555555555, _EXP2_SLOPE_FLOAT64, _EXP_TAIL_FLOAT64, _LN_4_FLOAT64, _log2_float64
+    ),
 }  # fmt: skip
 
 EXPANSIONS: dict[Ops, Callable[..., UOp]] = {
     Ops.EXP2: exp2,
+    Ops.EXP: exp,
     Ops.LOG2: log2,
     Ops.SIN: sine,
     Ops.COS: cosine,

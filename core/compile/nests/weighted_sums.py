@@ -11,14 +11,16 @@ The law that both steps use, e(x, b) * e(b, m) = e(x, m), is one of the reals.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass
+from math import inf, log
 
 from proofgrad.core.compile.nests.loops import BINDERS
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.ir.ops import CONVERSIONS, Ops
 from proofgrad.core.ir.uop import UOp, toposort
+
+POWERS = frozenset({Ops.EXP2, Ops.EXP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +40,14 @@ class Power:
 
 
 def power_of(node: UOp, reference: Ops) -> Power | None:
-    """The power that a node is, if what is subtracted is an operation of this kind.
-
-    An exponential is one, times 1 plus what the rounding of its argument has lost: a factor that is left out, as reals lose nothing.
-    """
-    if not node.dtype.is_float:
-        return None
-    if node.op is Ops.MUL:
-        for power, other in (node.src, node.src[::-1]):
-            found = power_of(power, reference) if power.op is Ops.EXP2 else None
-            if found is not None and _is_one_and_what_is_lost(other, power.src[0]):
-                return replace(found, node=node)
-    if node.op is not Ops.EXP2:
+    """The power that a node is, if what is subtracted is an operation of this kind. One of e is one of 2."""
+    if node.op not in POWERS:
         return None
     distance, factor = _scaled(node.src[0])
     if (difference := _difference(distance, reference)) is None:
         return None
+    if node.op is Ops.EXP:
+        factor = distance.const_like((1.0 if factor is None else factor.arg) / log(2))
     return Power(node, *difference, factor)
 
 
@@ -77,26 +71,6 @@ def _difference(distance: UOp, reference: Ops) -> tuple[UOp, UOp] | None:
 
 def _is_negative_of(node: UOp, op: Ops) -> bool:
     return node.op is Ops.NEG and node.src[0].op is op
-
-
-def _is_one_and_what_is_lost(node: UOp, exponent: UOp) -> bool:
-    """Whether a node is fma(where(..., fma(x, rest, fma(x, c, -(x * c))), 0), ln 2, 1), of the exponent x * c."""
-    distance, factor = _scaled(exponent)
-    if node.op is not Ops.FMA or factor is None or not _is_constant(node.src[2], 1.0):
-        return False
-    lost = [s for s in node.src[:2] if is_masked(s)]
-    inner = lost[0].src[1] if len(lost) == 1 else node
-    if inner.op is not Ops.FMA or inner.src[2].op is not Ops.FMA or distance not in inner.src[:2]:
-        return False
-    again, minus = inner.src[2].src[:2], inner.src[2].src[2]
-    negative = minus.src[0] if minus.op is Ops.NEG else None
-    if minus.op is Ops.MUL and any([_is_constant(s, -factor.arg) for s in minus.src]):
-        negative = exponent if distance in minus.src else None
-    return negative is exponent and set(again) == {distance, factor}
-
-
-def _is_constant(node: UOp, value: float) -> bool:
-    return node.op is Ops.CONST and node.arg == value
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_of
-from proofgrad.core.compile.nests.weighted_sums import loops_over_row
+from proofgrad.core.compile.nests.weighted_sums import POWERS, loops_over_row
 from proofgrad.core.compile.schedule.warp_rows import WarpRows, sums_of_scores
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
@@ -203,6 +203,6 @@ def _found_of_block(
 
 def _power_along(kernel: UOp, loops: tuple[UOp, ...]) -> UOp:
     """The power that changes with loops of keys; others may be in what it is of."""
-    powers = [n for n in toposort((kernel,)) if n.op is Ops.EXP2 and set(loops) <= loops_of(n)]
+    powers = [n for n in toposort((kernel,)) if n.op in POWERS and set(loops) <= loops_of(n)]
     require(bool(powers), "no power along these loops", *loops)
     return powers[-1]

@@ -1,7 +1,7 @@
 """Functions of elements that are made of operators: rounding, powers, exponentials, angles, hyperbolas.
 
 Owns: the formulas, chosen so that no intermediate overflows and small results keep their digits. Whole
-constant powers multiply, exp and log go through base 2; accuracy: docs/numerics.md. Does not own: POW
+constant powers multiply, log goes through base 2; accuracy: docs/numerics.md. Does not own: POW
 (core/compile/math/power.py), activations (nn/layers.py).
 
 A branch that is not taken must not spoil the gradient of the one that is: 0 times the infinity of an
@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
-from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
@@ -41,9 +40,6 @@ _LOG10_2 = math.log10(2)
 _TANH_IS_ONE_FROM = 20.0
 _WIDE = frozenset({dtypes.float32, dtypes.float64})
 _LONG = 10  # coefficients: one step waits for the one before
-# 1 / ln 2, minus the float that is nearest to it.
-_LOG2_E_REST_FLOAT32 = float.fromhex("0x1.4ae0cp-26")
-_LOG2_E_REST_FLOAT64 = float.fromhex("0x1.777d0ffda0d24p-56")
 
 _T = TypeVar("_T", bound="Elementwise")
 
@@ -148,19 +144,9 @@ class Elementwise(Operators):
 
     # -- exponentials and logarithms --------------------------------------------------------------
 
-    @in_float32_or_wider
-    @made_once
     def exp(self) -> Self:
-        """e ** x, as 2 ** (x / ln 2) times 1 + what the rounding of x / ln 2 has lost."""
-        power = self * _LOG2_E
-        lost = self.detach()._lost_in_power(power.detach())
-        return power.exp2() * lost.fma(_LN_2, 1.0)
-
-    def _lost_in_power(self, power: Self) -> Self:
-        """The exact self / ln 2, minus `power`."""
-        rest = _LOG2_E_REST_FLOAT64 if self.dtype is dtypes.float64 else _LOG2_E_REST_FLOAT32
-        lost = self.fma(rest, self.fma(_LOG2_E, -power))
-        return ((power < 2048) & (power > -2048)).where(lost, 0)  # beyond, 2 ** power is 0 or inf
+        """e ** x."""
+        return self._as_float()._unary(Ops.EXP)
 
     @in_float32_or_wider
     @made_once
