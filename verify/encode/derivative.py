@@ -81,7 +81,7 @@ def _law(case: Case, rank: int | None) -> list[Goal]:
 # -- one value ---------------------------------------------------------------------------------------
 
 _EXP2 = Function("exp2", z3.RealSort, z3.RealSort)
-_EXP = Function("exp", z3.RealSort, z3.RealSort)
+_EXP = Function("power_of_e", z3.RealSort, z3.RealSort)
 _LOG2 = Function("log2", z3.RealSort, z3.RealSort)
 _SIN = Function("sin", z3.RealSort, z3.RealSort)
 _COS = Function("cos", z3.RealSort, z3.RealSort)

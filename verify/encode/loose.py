@@ -21,6 +21,7 @@ from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Fact, Name, No
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.encode import semantics
 from proofgrad.verify.encode.derivative import ON_REALS, Reals
+from proofgrad.verify.encode.fresh_terms import Function
 from proofgrad.verify.encode.goal import Encoder, Goal, equality
 from proofgrad.verify.encode.quotients import named_quotients
 from proofgrad.verify.encode.semantics import NoMeaning
@@ -56,14 +57,16 @@ def law_of_reals(case: Case) -> list[Goal]:
     return [named_quotients(Goal([*values.known, *left_exists, *conditions], claim))]
 
 
+_NATURAL_LOGARITHM = Function("log_e", z3.RealSort, z3.RealSort)  # that no operation is
+
+
 def _about_powers(op: Ops, argument: Term, value: Term) -> list[Term]:
     """Instances of the laws of 2**x and of its inverse, and of e**x, for one value of any."""
     if op is Ops.LOG2:
         return [z3.Implies(argument > 0, ON_REALS[Ops.EXP2](value) == argument)]
     power = ON_REALS[op]
-    known = [value > 0]
-    if op is Ops.EXP2:
-        known.append(ON_REALS[Ops.LOG2](value) == argument)
+    inverse = _NATURAL_LOGARITHM if op is Ops.EXP else ON_REALS[Ops.LOG2]
+    known = [value > 0, inverse(value) == argument]
     if z3.is_add(argument):
         factors = [power(summand) for summand in argument.children()]
         known.append(value == z3.Product(*factors))

@@ -175,10 +175,8 @@ def _log2_float64(e: UOp, r: UOp) -> UOp:
     return total + (lost + fma(tail, _LOG2_E, rest))
 
 
-# 1 / ln 2 and what the double misses.
+# 1 / ln 2 and what the double misses; what the float32 that is nearest to it misses.
 _LOG2_E, _LOG2_E_REST = floats("0x1.71547652b82fep+0 0x1.777d0ffda0d24p-56")
-
-# The same of the float32 that is nearest to it.
 _LOG2_E_REST_FLOAT32 = float.fromhex("0x1.4ae0cp-26")
 
 # Source of the next eight: benchmarks/fit_polynomials.py, which prints them.
@@ -192,8 +190,7 @@ _EXP2_SLOPE_FLOAT64 = floats(
     "0x1.b52610372e6a8p-24 0x1.e611a26c99db5p-28 0x1.e80b0628dc70cp-32"
 )
 _EXP_TAIL_FLOAT32 = floats(
-    "0x1.00000c0000000p-1 0x1.5555120000000p-3 0x1.5549e00000000p-5 0x1.1127260000000p-7 "
-    "0x1.71c3580000000p-10 0x1.9bad2c0000000p-13"
+    "0x1.00000cp-1 0x1.555512p-3 0x1.5549ep-5 0x1.112726p-7 0x1.71c358p-10 0x1.9bad2cp-13"
 )
 _EXP_TAIL_FLOAT64 = floats(
     "0x1.ffffffffffff3p-2 0x1.55555555555b6p-3 0x1.5555555556947p-5 0x1.111111110831fp-7 "
@@ -213,12 +210,8 @@ _ATANH_TAIL_FLOAT64 = floats(
 )
 
 _FORMATS: dict[DType, _Format] = {  # the lowest of numbers 1 + r are the root of 1/2, and 2/3
-    dtypes.float32: _Format(
-        dtypes.int32, 23, 127, 0x3F3504F3, _EXP2_SLOPE_FLOAT32, _EXP_TAIL_FLOAT32, _LN_4_FLOAT32, _log2_float32
-    ),
-    dtypes.float64: _Format(
-        dtypes.int64, 52, 1023, 0x3FE5555555555555, _EXP2_SLOPE_FLOAT64, _EXP_TAIL_FLOAT64, _LN_4_FLOAT64, _log2_float64
-    ),
+    dtypes.float32: _Format(dtypes.int32, 23, 127, 0x3F3504F3, _EXP2_SLOPE_FLOAT32, _EXP_TAIL_FLOAT32, _LN_4_FLOAT32, _log2_float32),
+    dtypes.float64: _Format(dtypes.int64, 52, 1023, 0x3FE5555555555555, _EXP2_SLOPE_FLOAT64, _EXP_TAIL_FLOAT64, _LN_4_FLOAT64, _log2_float64),
 }  # fmt: skip
 
 EXPANSIONS: dict[Ops, Callable[..., UOp]] = {
