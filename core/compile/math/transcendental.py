@@ -35,7 +35,7 @@ class _Format:
     bits_of_lowest: int  # of the numbers 1 + r, whose logarithm is taken
     exp2_slope: tuple[float, ...]
     exp_tail: tuple[float, ...]
-    ln_4: tuple[float, float]  # the product of the first and an exponent is exact
+    ln_4: tuple[float, ...]  # the product of the first and an exponent is exact
     log2_sum: Callable[[UOp, UOp], UOp]  # of an exponent and a rest
 
 
