@@ -32,8 +32,8 @@ def test_far_angles_are_behind_a_branch(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", FLOATS)
 def test_more_than_one_step_of_a_division_is_behind_a_branch(kind: str) -> None:
-    x = Tensor(np.ones(64, kind)).realize()
-    near, far = parts(x.fmod(Tensor(np.full(64, 3, kind)).realize()))
+    x = Tensor(np.ones(2, kind)).realize()  # one vector, on every processor
+    near, far = parts(x.fmod(Tensor(np.full(2, 3, kind)).realize()))
     assert near.count("fdiv") == 1 and far.count("fdiv") > 4
 
 
