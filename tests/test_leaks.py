@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor, TinyJit, nn
-from proofgrad.core.compile.plan.bounded_cache import Newest
+from proofgrad.core.compile.plan.bounded_cache import LARGE_NODES, MOST_LARGE, Newest
 from proofgrad.core.ir import uop
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.runtime import memory
@@ -139,3 +139,11 @@ def test_newest_entries_stay() -> None:
     seen: Newest[str, int] = Newest(2)
     seen["a"], seen["b"], seen["a"], seen["c"] = 1, 2, 3, 4
     assert dict(seen) == {"a": 3, "c": 4}
+
+
+def test_few_entries_of_large_graphs_stay_beside_all_of_small_ones() -> None:
+    seen: Newest[int, int] = Newest(100, lambda _, nodes: nodes)
+    for number in range(60):
+        seen[number] = LARGE_NODES + number % 2
+    assert [number for number in seen if number % 2] == list(range(59 - 2 * MOST_LARGE + 2, 60, 2))
+    assert len(seen) == 30 + MOST_LARGE

@@ -35,7 +35,10 @@ MOST_NODES = 1 << 16
 # The gradient of a target: a body, and which of the leaves are its arguments. None: there is no gradient.
 _Gradient = tuple[UOp, tuple[int, ...]] | None
 
-_GRADIENTS: Newest[tuple[Any, ...], list[_Gradient]] = Newest(MOST_GRAPHS)
+# By what is around a graph, and its form.
+_GRADIENTS: Newest[tuple[Any, ...], list[_Gradient]] = Newest(
+    MOST_GRAPHS, lambda key, _: len(key[1])
+)
 
 
 class _Between:

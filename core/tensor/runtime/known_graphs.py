@@ -23,7 +23,7 @@ MOST_NODES = 1 << 16  # of a graph that is kept here, as of a loop over a thousa
 Form = tuple[Any, ...]
 SHRINK = Ops.SHRINK
 
-_GRAPHS: Newest[Form, UOp] = Newest(MOST_GRAPHS)
+_GRAPHS: Newest[Form, UOp] = Newest(MOST_GRAPHS, lambda form, _: len(form))
 
 
 def known_graph(form: Form) -> UOp | None:

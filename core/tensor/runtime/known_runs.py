@@ -113,12 +113,12 @@ class KnownRun:
 
     __slots__ = (
         "_asked", "_backend", "_count", "_device", "_epoch", "_flops", "_launch", "_nbytes", "_pools", "_programs", "_read", "_where",
-        "asked", "copies", "graph", "is_asked", "likeness", "plan",
+        "asked", "copies", "graph", "is_asked", "likeness", "nodes", "plan",
     )  # fmt: skip
 
     def __init__(self, ran: Ran) -> None:
         plan, device = ran.plan, ran.graph.arg
-        self.likeness = Likeness(ran.asked.src, ran.parts)
+        self.likeness, self.nodes = Likeness(ran.asked.src, ran.parts), len(ran.asked.toposort())
         self._asked, self._epoch = settings.stored(_ASKED), ran.epoch
         self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
         self.asked, self.graph, self.plan = ran.asked, ran.graph, plan
@@ -219,7 +219,9 @@ class _Runs:
     """All that are kept."""
 
     def __init__(self) -> None:
-        self._of_kind: Newest[tuple[Any, ...], list[KnownRun]] = Newest(MOST_KINDS)
+        self._of_kind: Newest[tuple[Any, ...], list[KnownRun]] = Newest(
+            MOST_KINDS, lambda _, runs: max([run.nodes for run in runs])
+        )
         self._made_bytes = 0
 
     def again(
