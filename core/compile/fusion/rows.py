@@ -61,11 +61,10 @@ def reductions_by_row(
         if node not in stored or node in kept or node.op in (Ops.COPY, Ops.CONTIGUOUS):
             continue
         longest = longest_of[node]
-        if any([is_contraction(n) for n in _computed_by(node, left)]):
-            continue  # it runs in tiles
         stays = longest * node.dtype.itemsize <= target.room_bytes  # between the loops over a row
         if 1 < longest and stays and _runs_in_one_user(node, longest, consumers, left, target):
-            left.remove(node)
+            if not any([is_contraction(n) for n in _computed_by(node, left)]):  # it runs in tiles
+                left.remove(node)
     return stored - left
 
 
