@@ -17,6 +17,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 
 FLOATS = (dtypes.float32,) * 3
+SIZES = [(1, 8, 12, 30), (10, 8, 3, 3)]
 HINT = "__attribute__((vec_type_hint(float16)))\nkernel void"
 
 
@@ -89,3 +90,27 @@ def test_lanes_stored_apart_are_beside_a_scalar(monkeypatch: pytest.MonkeyPatch)
     (text,) = texts(monkeypatch, turned, "vectors=0x16x1")
     np.testing.assert_array_equal(turned.numpy(), x.T)
     assert re.search(r"data0\[\(int\)\(\(uint\)\w+ \+ 33u\)\] = ", text)
+
+
+def test_lanes_of_a_mask_that_is_known_are_read_without_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of rows of 28 the second vector has 12 elements: PoCL keeps no sum in a register while it calls a function for them."""
+    x, w = [np.random.default_rng(0).standard_normal(s).astype(np.float32) for s in SIZES]
+    given = [Tensor(a, device=opened("CL")).realize() for a in (x, w)]
+    made = given[0].conv2d(given[1])
+    text = texts(monkeypatch, made, "tile=5x2x16")[-1]
+    assert not re.findall(r"load_global|\ball\(|\bany\(", text)
+    wanted = Tensor(x, device="CPU").conv2d(Tensor(w, device="CPU")).numpy()
+    np.testing.assert_allclose(made.numpy(), wanted, atol=1e-4)
+
+
+def test_lanes_of_other_masks_ask_for_no_function_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = Tensor(np.arange(61, dtype=np.float32), device=opened("CL")).realize()
+    made = x.pad(((3, 5),)) + 1
+    text = texts(monkeypatch, made, "vectors=0x16x1")[-1]
+    assert "every_char16(m)" in text
+    assert not re.findall(r"\ball\(|\bany\(", text)
+    np.testing.assert_array_equal(made.numpy(), np.pad(np.arange(61.0), (3, 5)) + 1)

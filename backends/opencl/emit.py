@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from proofgrad.backends.llvm.lanes_off import known_lanes
 from proofgrad.backends.opencl import subgroups, vector_memory, vectors
 from proofgrad.backends.opencl.functions import (
     Functions,
@@ -304,6 +305,7 @@ class _Printer:
 
     def _position(self, index: UOp) -> vector_memory.Position:
         memory, at, *mask = index.src
+        known = known_lanes(mask[0], {}) if mask and mask[0].dtype.lanes > 1 else ()
         lanes, (first, apart) = at.dtype.lanes, lanes_apart(at) or (at, ())
         return vector_memory.Position(
             memory=self._names[memory],
@@ -313,6 +315,7 @@ class _Printer:
             lanes=tuple([self._index_of_lane(at, k) for k in range(lanes if lanes > 1 else 0)]),
             mask=self._names[mask[0]] if mask else "",
             has_mask_a_lane=bool(mask) and mask[0].dtype.lanes > 1,
+            known=() if None in known else known,
         )
 
     def _index_of_lane(self, at: UOp, number: int) -> str:

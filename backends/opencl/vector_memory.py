@@ -8,6 +8,7 @@ access is one; else its halves are, and so on: at an end the first lanes hold, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proofgrad.backends.opencl.functions import Functions, constant, memory_type
@@ -17,6 +18,10 @@ from proofgrad.core.ir.dtypes import DType
 
 # Masked lanes that are asked one by one where not all hold.
 FEWEST_LANES = 4
+# What is asked in a loop, and what is done where few lanes hold: a call there shall cost those alone that come there.
+INLINE, RARE = "__attribute__((always_inline))", "__attribute__((noinline))"
+# Integers as wide as so many bools.
+_AS_ONE = {2: "short", 4: "int", 8: "long"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class Position:
     apart: tuple[int, ...] = ()  # how far each lies behind `index`, where that is known
     mask: str = ""
     has_mask_a_lane: bool = False
+    known: tuple[bool, ...] = ()  # the lanes of the mask, where they are known
 
 
 def load(position: Position, dtype: DType, functions: Functions) -> str:
@@ -41,8 +47,11 @@ def load(position: Position, dtype: DType, functions: Functions) -> str:
         name = functions.define(*_strided_load(position, dtype, step, functions))
         loaded = f"{name}({_first(position)})"
         if position.mask:
-            holds = f"all({position.mask})" if position.has_mask_a_lane else position.mask
+            every = _every(position.mask, dtype.lanes, functions)
+            holds = every if position.has_mask_a_lane else position.mask
             loaded = f"({holds} ? {loaded} : {_gathered(position, dtype)})"
+    elif position.known:
+        loaded = _known_load(position, dtype, position.known, 0, functions)
     elif position.has_mask_a_lane:
         name = functions.define(*_masked_load(position, dtype, functions))
         loaded = f"{name}({position.memory} + {position.index}, {position.mask})"
@@ -115,8 +124,31 @@ def _first(position: Position) -> str:
     return f"{position.memory} + {position.index}{behind}"
 
 
+def _known_load(
+    position: Position, dtype: DType, known: Sequence[bool], first: int, functions: Functions
+) -> str:
+    """Of lanes that are known, from one on: nothing, one access, or their halves; of few lanes each by itself."""
+    vector, count = _memory_vector(dtype), dtype.lanes
+    address = f"{position.memory} + {position.index} + {first}"
+    if not any(known):
+        return _zeros(dtype)
+    if all(known):
+        return f"(({position.space} const {_packed(dtype, functions)} *)({address}))->v"
+    if count <= FEWEST_LANES:
+        lanes = [f"({address})[{k}]" if on else _zero(dtype) for k, on in enumerate(known)]
+        return f"({vector})({', '.join(lanes)})"
+    of_half, half = _half(dtype), count // 2
+    parts = [
+        _known_load(position, of_half, known[k : k + half], first + k, functions) for k in (0, half)
+    ]
+    return f"({vector})({', '.join(parts)})"
+
+
 def _masked_load(position: Position, dtype: DType, functions: Functions) -> tuple[str, str]:
-    """A function: one access where all lanes hold, else its halves do; of few lanes each by itself."""
+    """A function: one access where all lanes hold, else its halves do; of few lanes each by itself.
+
+    What is rare is a function of its own, and the question before it is none: compilers keep no sum in a register across a call.
+    """
     vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
     name = f"load_{position.space}_{vector}"
     if dtype.lanes > FEWEST_LANES:
@@ -124,12 +156,19 @@ def _masked_load(position: Position, dtype: DType, functions: Functions) -> tupl
         rest = f"({vector})({half}(p, m.lo), {half}(p + {dtype.lanes // 2}, m.hi))"
     else:
         lanes = [f"m.s{k:x} ? p[{k}] : {_zero(dtype)}" for k in range(dtype.lanes)]
-        rest = f"any(m) ? ({vector})({', '.join(lanes)}) : {_zeros(dtype)}"
+        rest = (
+            f"as_{_AS_ONE[dtype.lanes]}(m) != 0 ? ({vector})({', '.join(lanes)}) : {_zeros(dtype)}"
+        )
+    every = _every("m", dtype.lanes, functions)
+    given = f"({position.space} const {element} *p, char{dtype.lanes} m)"
+    part = functions.define(
+        f"{name}_part", f"{RARE} {vector} {name}_part{given} {{ return {rest}; }}"
+    )
     return (
         name,
-        f"""{vector} {name}({position.space} const {element} *p, char{dtype.lanes} m) {{
-  if (all(m)) return (({position.space} const {_packed(dtype, functions)} *)p)->v;
-  return {rest};
+        f"""{INLINE} {vector} {name}{given} {{
+  if ({every}) return (({position.space} const {_packed(dtype, functions)} *)p)->v;
+  return {part}(p, m);
 }}""",
     )
 
@@ -150,16 +189,28 @@ def _masked_store(position: Position, dtype: DType, functions: Functions) -> tup
     name = f"store_{position.space}_{vector}"
     if dtype.lanes > FEWEST_LANES:
         half = functions.define(*_masked_store(position, _half(dtype), functions))
-        rest = f"\n  {half}(x.lo, p, m.lo);\n  {half}(x.hi, p + {dtype.lanes // 2}, m.hi);"
+        rest = f"{half}(x.lo, p, m.lo); {half}(x.hi, p + {dtype.lanes // 2}, m.hi);"
     else:
-        rest = "".join([f"\n  if (m.s{k:x}) p[{k}] = x.s{k:x};" for k in range(dtype.lanes)])
-    head = f"void {name}({vector} x, {position.space} {element} *p, char{dtype.lanes} m)"
+        rest = " ".join([f"if (m.s{k:x}) p[{k}] = x.s{k:x};" for k in range(dtype.lanes)])
+    given = f"({vector} x, {position.space} {element} *p, char{dtype.lanes} m)"
+    part = functions.define(f"{name}_part", f"{RARE} void {name}_part{given} {{ {rest} }}")
+    every = _every("m", dtype.lanes, functions)
     return (
         name,
-        f"""{head} {{
-  if (all(m)) {{ (({position.space} {_packed(dtype, functions)} *)p)->v = x; return; }}{rest}
+        f"""{INLINE} void {name}{given} {{
+  if ({every}) (({position.space} {_packed(dtype, functions)} *)p)->v = x;
+  else {part}(x, p, m);
 }}""",
     )
+
+
+def _every(mask: str, lanes: int, functions: Functions) -> str:
+    """Whether all lanes of bools, each 0 or -1, hold: as integers, for PoCL calls a function for all()."""
+    parts = ("m",) if lanes <= 8 else ("m.lo", "m.hi")
+    kind = _AS_ONE[lanes // len(parts)]
+    body = " && ".join([f"as_{kind}({part}) == -1" for part in parts])
+    name = f"every_char{lanes}"
+    return f"{functions.define(name, f'{INLINE} int {name}(char{lanes} m) {{ return {body}; }}')}({mask})"
 
 
 def _half(dtype: DType) -> DType:
