@@ -130,7 +130,7 @@ class Matcher:
                     old.src[0], address, given
                 )
                 if difference is None:
-                    return self._value(old.src[1], value, given, strict)
+                    return self.made_of(old.src[1], value, given, strict)
                 first = first or difference
         return first or Difference("the stored position", candidates[0].store.src[0], address)
 
@@ -152,7 +152,7 @@ class Matcher:
             )
             difference = difference or self._nothing_left_out(before, after, guess)
             if difference is None:
-                return self._value(old.src[1], after.store.src[1], given, strict)
+                return self.made_of(old.src[1], after.store.src[1], given, strict)
             first = difference
         return first
 
@@ -206,7 +206,8 @@ class Matcher:
             self._masks(before, after, given) if len(before.src) > 2 else None
         )
 
-    def _value(self, before: UOp, after: UOp, given: Given, strict: bool) -> Difference | None:
+    def made_of(self, before: UOp, after: UOp, given: Given, strict: bool) -> Difference | None:
+        """Are two value terms the same or, unless `strict`, made of elements of which the one before is made, too?"""
         difference = self.value(before, after, given)
         if difference is None or strict:
             return difference

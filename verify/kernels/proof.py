@@ -32,6 +32,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.ahead import claims_of
+from proofgrad.verify.kernels.kept import Alike, kept_alike
 from proofgrad.verify.kernels.loops import (
     digits_of_positions,
     map_by_position,
@@ -50,7 +51,7 @@ from proofgrad.verify.kernels.questions import (
 )
 from proofgrad.verify.kernels.readback import Written, stores_of
 from proofgrad.verify.kernels.stages import do_differ
-from proofgrad.verify.kernels.tables import read_through, without_kept
+from proofgrad.verify.kernels.tables import Memories, read_through, without_kept
 from proofgrad.verify.kernels.tensor import FromTensor
 from proofgrad.verify.kernels.terms import (
     loop_name,
@@ -258,17 +259,32 @@ class _KernelProof:
             )
             return
         matcher = Matcher(self.questions)
-        try:
-            before, after = (
-                [Written(without_kept(w.store), w.loops) for w in s] for s in (before, after)
-            )
-        except NotReadable as error:
-            raise ProofError(self.name, stage.name, str(error)) from None
         strict = isinstance(stage.step, Tactic) or (
             isinstance(stage.step, Procedure) and stage.step.keeps_values
         )
-        self._raise(stage, matcher.stores(before, after, strict), before, after)
+        try:
+            alike = kept_alike(before, after, matcher, strict)
+            difference = self._difference(matcher, before, after, strict, alike)
+            if difference is not None and alike.after:  # what is kept elsewhere may tell
+                difference = self._difference(matcher, before, after, strict, Alike({}, {}))
+        except NotReadable as error:
+            raise ProofError(self.name, stage.name, str(error)) from None
+        if difference is not None:
+            whole = [_put_in_place(stores, {}) for stores in (before, after)]
+            self._raise(stage, difference, *whole)
         self.rewritten += matcher.rewritten
+
+    def _difference(
+        self,
+        matcher: Matcher,
+        before: list[Written],
+        after: list[Written],
+        strict: bool,
+        alike: Alike,
+    ) -> Difference | None:
+        """The first one between stores, where some of what they keep is known to be the same."""
+        put = _put_in_place(before, alike.before), _put_in_place(after, alike.after)
+        return matcher.stores(*put, strict)
 
     def _raise(
         self,
@@ -464,6 +480,11 @@ class _KernelProof:
                     position = position[numpy.broadcast_to(values(mask[0], points), (count,))]
                 times += numpy.bincount(position, minlength=size)[:size]
         return times
+
+
+def _put_in_place(stores: list[Written], memories: Memories) -> list[Written]:
+    """Stores with what is kept where it is read; the others are read from these memories."""
+    return [Written(without_kept(w.store, memories), w.loops) for w in stores]
 
 
 def _writes(stores: list[Written]) -> list[tuple[UOp, tuple[UOp, ...]]]:

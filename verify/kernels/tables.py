@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from math import prod
+from typing import TypeAlias
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.loops import map_by_position, shortest, values_at
+from proofgrad.verify.kernels.loops import map_by_position, row_major, shortest, values_at
 from proofgrad.verify.kernels.match import Difference
 from proofgrad.verify.kernels.questions import Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import free_loops, free_loops_below
@@ -23,6 +25,9 @@ from proofgrad.verify.kernels.terms import Interval, is_integer, loop_size
 
 # The numbers of loops that no kernel has: those that got another, of what is combined, and of the positions where it goes.
 OTHERS, COMBINED, POSITIONS = 1 << 27, 1 << 28, 1 << 29
+
+# Of LOCAL_BUFFERs memory that has what each keeps, and the loops around that.
+Memories: TypeAlias = dict[UOp, tuple[UOp, tuple[UOp, ...]]]
 
 
 def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference:
@@ -87,9 +92,10 @@ def _masked(value: UOp, mask: Sequence[UOp]) -> UOp:
     return value
 
 
-def without_kept(term: UOp) -> UOp:
+def without_kept(term: UOp, memories: Memories | None = None) -> UOp:
     """`term` with every load of LOCAL_BUFFER replaced by the value that is kept there, where its mask holds.
 
+    `memories`: of those that are read from memory instead, as they are, that memory and the loops around what is kept.
     The position lies inside of what is kept: that is asked of every access (kernels/proof.py).
     """
     done: dict[UOp, UOp] = {}
@@ -97,9 +103,22 @@ def without_kept(term: UOp) -> UOp:
         new = _short(node.with_src(tuple([done[s] for s in node.src])))
         if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.LOCAL_BUFFER:
             kept, index, *mask = new.src[0].src
-            new = _masked(_instance(kept.src[0], values_at(index, kept.src[1:])), mask)
+            known = memories and memories.get(node.src[0].src[0])
+            if known:
+                new = new.with_src((_in_memory(known, kept, index, mask),))
+            else:
+                new = _masked(_instance(kept.src[0], values_at(index, kept.src[1:])), mask)
         done[node] = new
     return done[term]
+
+
+def _in_memory(
+    memory: tuple[UOp, tuple[UOp, ...]], kept: UOp, index: UOp, mask: Sequence[UOp]
+) -> UOp:
+    """A position of what is kept, as one of memory that has as many elements for each value of the loops around."""
+    (buffer, around), size = memory, prod(map(loop_size, kept.src[1:]))
+    position = row_major(around).term() * size + index if around else index
+    return UOp(Ops.INDEX, buffer.dtype, (buffer, shortest(position), *mask))
 
 
 def _instance(value: UOp, terms: dict[UOp, UOp]) -> UOp:
