@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -14,6 +15,7 @@ from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.fusion.parts_for_units import parts_for_units
 from proofgrad.core.compile.fusion.split_reductions import _order_in_memory
+from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Source, Target
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts
 from proofgrad.core.ir.dtypes import dtypes
@@ -43,13 +45,16 @@ Device.register(NAME, Listing)
 
 
 def parts(
-    shape: tuple[int, ...], axes: tuple[int, ...], order: tuple[int, ...] | None = None
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    order: tuple[int, ...] | None = None,
+    target: Target = GPU,
 ) -> Parts | None:
     """The parts of a maximum over memory in row-major order, or of axes in another one."""
     memory = UOp(Ops.PARAM, dtypes.float32, (), (1, prod(shape)))
     value = UOp(Ops.RESHAPE, dtypes.float32, (memory,), shape)
     node = UOp(Ops.REDUCE_AXIS, dtypes.float32, (value,), (Ops.MAX, axes))
-    return parts_for_units(node, order or range(len(shape)), GPU)
+    return parts_for_units(node, order or range(len(shape)), target)
 
 
 def first_results(shape: tuple[int, ...], made: Parts | None, axes: tuple[int, ...]) -> int:
@@ -83,6 +88,28 @@ def test_rows_that_lie_apart_give_every_item_of_every_unit_some() -> None:
     assert first_results(shape, made, (0,)) // 4 >= UNITS * ITEMS / 2
     assert isinstance(made, Blocks)
     assert isinstance(made.across, Blocks)  # and so are their results, which are many
+
+
+@pytest.mark.parametrize("rows", [1 << 16, 70_000, 1 << 17])
+def test_what_parts_gave_is_taken_in_parts_where_launches_cost_less(rows: int) -> None:
+    """Few results of many rows are two kernels; three, where starting one takes hardly any time."""
+    slow, quick = [
+        parts((rows, 64), (0,), target=replace(GPU, core=Core(launch_cycles=cycles)))
+        for cycles in (2048, 16)
+    ]
+    assert all([isinstance(made, Blocks | Ends) for made in (slow, quick)])
+    assert (depth(slow), depth(quick)) == (1, 2)
+
+
+def depth(made: Parts | None) -> int:
+    """How often what parts gave is taken in parts again, itself counted."""
+    match made:
+        case None:
+            return 0
+        case Ends():
+            return depth(made.head)
+        case Blocks():
+            return 1 + depth(made.across)
 
 
 def test_many_results_stay_whole() -> None:

@@ -5,7 +5,8 @@ parts for their rounding, or for caches (split_reductions.py).
 
 Elements that lie side by side are a group's, which reads them together: a part is as long as keeps its items busy. Of rows that lie
 apart, neighbours in a row are neighbouring items': a part has so few rows that there are items for all units, and an item has all that
-it reads under way at once. What the parts gave, a row each, is few rows again: of these a group takes some results (schedule/groups.py).
+it reads under way at once. What the parts gave, a row each, is few rows again: of these a group takes some results (schedule/groups.py),
+and they are taken in parts once more only where that saves more than what another launch takes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from math import prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.schedule.groups import ROWS_ACROSS
+from proofgrad.core.compile.schedule.groups import ROWS_ACROSS, SECTOR_BYTES
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, with_blocks_first
 from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
@@ -70,7 +71,18 @@ def _of_rows(node: UOp, reduced: Sequence[int], target: Target) -> Parts | None:
     rows = max(LEAST_ROWS * _times_read(node.src[0]), whole * items // wanted)
     if 2 * rows > whole or whole <= ROWS_ACROSS:
         return None
-    return in_blocks_of(node.src[0].shape, node.arg[1], rows, 1, ROWS_ACROSS)
+    core, across = target.core, _rows_of_a_launch(target)
+    if (-(-whole // across) - rows) * core.memory_line_cycles <= core.launch_cycles:
+        rows = max(
+            rows, -(-whole // across)
+        )  # what the parts give is one more kernel's, and not two
+    return in_blocks_of(node.src[0].shape, node.arg[1], rows, 1, across)
+
+
+def _rows_of_a_launch(target: Target) -> int:
+    """So many rows of what parts gave, which is in a cache, a group takes a sector of each while another kernel would begin."""
+    core = target.core
+    return max(ROWS_ACROSS, core.launch_cycles * core.cache_bytes_a_cycle // SECTOR_BYTES)
 
 
 def _times_read(value: UOp) -> int:
