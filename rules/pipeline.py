@@ -102,7 +102,9 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage(
         "transcendentals",
         Form.PROGRAM,
-        Procedure(expand_transcendentals, ("native", "approximate"), keeps_values=False),
+        Procedure(
+            expand_transcendentals, ("native", "approximate", "calls_fma"), keeps_values=False
+        ),
     ),
     Stage("linearize", Form.LINEAR, Procedure(linearize)),
 )

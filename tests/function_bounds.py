@@ -26,6 +26,9 @@ ROOT_2_OVER_PI = np.sqrt(2 / PI)
 
 
 FADES = -1.0  # as `near`: see below
+WITHOUT_FMA = (
+    1.5  # times the bounds of float32 and float64, where steps of polynomials are rounded twice
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy
 import pytest
+from function_bounds import WITHOUT_FMA
 
-from proofgrad import Tensor
+from proofgrad import Device, Tensor
 from proofgrad.backends.opencl import backend as opencl_backend
 from proofgrad.core.compile.lowering.promote import SMALL_FLOATS, promote_small_floats
 from proofgrad.core.compile.machine.target import DeviceError
@@ -298,7 +299,8 @@ def test_function_of_tensor_on_sample_keeps_its_bound(name: str, dtype: DType) -
         x = numpy.concatenate([ULP_CHECK.from_bits(bits, dtype) for bits in patterns])
         errors, wrong = ULP_CHECK.built_ulp_errors(name, dtype, x)
     assert not wrong.any()
-    assert errors.max() <= BUILT_BOUND[name]
+    is_fused = not Device["CPU"].target.calls_fma
+    assert errors.max() <= BUILT_BOUND[name] * (1.0 if is_fused else WITHOUT_FMA)
 
 
 @pytest.mark.parametrize(

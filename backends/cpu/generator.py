@@ -78,6 +78,7 @@ class Generator(Backend):
             threads=threads or memory.cores or 1,
             index_dtype=dtypes.int64,
             has_fma=dialect.has_fma,
+            calls_fma=not dialect.has_fma,
             has_dot=bool(dialect.dot_bits),
             has_parts=True,
             matrix_units=units,

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from proofgrad.core.compile.math.polynomial import floats, fma, magnitude, polynomial
+from proofgrad.core.compile.math.polynomial import floats, fma, magnitude, polynomial, step
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -39,9 +39,9 @@ def _accurate(x: UOp, y: UOp, exp2: Function, split: Split) -> UOp:
     high = (x < math.inf).where(high, x)
     high = x.eq(0.0).where(x.const_like(-math.inf), high)
     p = y * high
-    q = fma(y, low, fma(y, high, -p))
+    q = step(y, low, fma(y, high, -p))
     is_usual = (p < 2048.0) & (p > -2048.0)  # beyond, 2**p is 0 or infinite
-    return exp2(p) * fma(is_usual.where(q, q.const_like(0.0)), math.log(2), 1.0)
+    return exp2(p) * step(is_usual.where(q, q.const_like(0.0)), math.log(2), 1.0)
 
 
 def _log2_of_two_doubles(e: UOp, r: UOp) -> tuple[UOp, UOp]:
@@ -54,17 +54,16 @@ def _log2_of_two_doubles(e: UOp, r: UOp) -> tuple[UOp, UOp]:
     s = r / divisor
     s_low = (fma(-s, divisor, r) - s * divisor_low) / divisor
     z, z_low = _product(s, s)
-    z_low = fma(s * 2.0, s_low, z_low)
+    z_low = step(s * 2.0, s_low, z_low)
     tail, tail_low = _sum(z.const_like(_THIRD), z * polynomial(z, _ATANH_TAIL))
     w, w_low = _product(z, tail)
-    w_low = fma(z, tail_low + _THIRD_REST, fma(z_low, tail, w_low))
+    w_low = step(z, tail_low + _THIRD_REST, step(z_low, tail, w_low))
     m, m_low = _product(s, w)
-    m_low = fma(s, w_low, fma(s_low, w, m_low))
+    m_low = step(s, w_low, step(s_low, w, m_low))
     half, half_low = _sum(s, m)
     log, log_low = _product(half, half.const_like(_TWO_OVER_LN_2))
-    log_low = fma(
-        half, _TWO_OVER_LN_2_REST, fma(half_low + (s_low + m_low), _TWO_OVER_LN_2, log_low)
-    )
+    half_low = half_low + (s_low + m_low)
+    log_low = step(half, _TWO_OVER_LN_2_REST, step(half_low, _TWO_OVER_LN_2, log_low))
     total, total_low = _sum(e, log)
     return total, total_low + log_low
 
@@ -81,14 +80,13 @@ def _product(x: UOp, y: UOp) -> tuple[UOp, UOp]:
 
 def _special(x: UOp, y: UOp, size: UOp) -> UOp:
     """x ** y from |x| ** y, which is right at zeros and infinities too."""
-    one, nan = x.const_like(1.0), x.const_like(math.nan)
     is_one = y.eq(0.0) | x.eq(1.0) | (magnitude(x).eq(1.0) & magnitude(y).eq(math.inf))
     half = y * 0.5
     is_whole, is_even = y.alu(Ops.TRUNC).eq(y), half.alu(Ops.TRUNC).eq(half)
     is_negative = x.bitcast(dtypes.int64.vec(x.dtype.lanes)) < 0  # -0.0 too
     signed = (is_negative & is_whole & is_even.alu(Ops.NOT)).where(-size, size)
     has_none = (x < 0.0) & (x > -math.inf) & is_whole.alu(Ops.NOT)
-    return is_one.where(one, has_none.where(nan, signed))
+    return is_one.where(x.const_like(1.0), has_none.where(x.const_like(math.nan), signed))
 
 
 _THIRD = 1 / 3

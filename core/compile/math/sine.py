@@ -15,7 +15,7 @@ import functools
 import itertools
 import math
 
-from proofgrad.core.compile.math.polynomial import floats, fma, polynomial
+from proofgrad.core.compile.math.polynomial import floats, fma, polynomial, step
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -57,11 +57,11 @@ def _rest_of_near(x: UOp, halves: float) -> tuple[UOp, UOp]:
 
     x less h times the double that is nearest to pi is exact: a multiple of 2**-52, and less than 2. At -0.0 all is zeros with this sign.
     """
-    turns = fma(x, 1 / math.pi, halves or _MAGIC_WHOLE)
+    turns = step(x, 1 / math.pi, halves or _MAGIC_WHOLE)
     sum_with_h = turns + _MAGIC_WHOLE if halves else turns
     h = sum_with_h + -_MAGIC_WHOLE
     h = h + -halves if halves else h
-    return sum_with_h, fma(h, -_PI_REST, fma(h, -math.pi, x))
+    return sum_with_h, step(h, -_PI_REST, fma(h, -math.pi, x))
 
 
 def _rest_of_far(x: UOp, turns: float) -> tuple[UOp, UOp]:
@@ -100,7 +100,7 @@ def _angle_of_near(x: UOp) -> tuple[UOp, UOp, UOp]:
     x less k times the first double of pi / 2 is exact: a multiple of 2**-52, and less than 1. Of the second one the product has two
     doubles, and the sum too (O. Moller 1965), whichever is larger; the third is less than what these leave.
     """
-    sum_with_k = fma(x, 2 / math.pi, _MAGIC_WHOLE)
+    sum_with_k = step(x, 2 / math.pi, _MAGIC_WHOLE)
     k = sum_with_k + -_MAGIC_WHOLE
     quarter = sum_with_k.bitcast(dtypes.uint64.vec(x.dtype.lanes)) << 62
     main = fma(k, -math.pi / 2, x)
@@ -108,7 +108,7 @@ def _angle_of_near(x: UOp) -> tuple[UOp, UOp, UOp]:
     angle = main - product
     part = angle - main
     lost = (main - (angle - part)) - (product + part)
-    missed = fma(k, _PI_THIRD / 2, fma(k, _PI_REST / 2, -product))
+    missed = step(k, _PI_THIRD / 2, fma(k, _PI_REST / 2, -product))
     return quarter, angle, lost - missed
 
 
@@ -152,10 +152,10 @@ def _window(position: UOp) -> list[UOp]:
     """Three words of the bits of 1 / 2pi, from the bit `position` on, by a barrel shifter."""
     words = [position.const_like(w) for w in turn_words()]
     word_number = position >> 6
-    for step in (16, 8, 4, 2, 1):
-        is_set = (word_number & step).eq(step)
-        moved = words[step:]
-        kept = words[: 3 + step]
+    for shift in (16, 8, 4, 2, 1):
+        is_set = (word_number & shift).eq(shift)
+        moved = words[shift:]
+        kept = words[: 3 + shift]
         words = [
             is_set.where(moved[k], word) if k < len(moved) else word for k, word in enumerate(kept)
         ]
@@ -193,8 +193,7 @@ def _two_doubles(high: UOp, low: UOp) -> tuple[UOp, UOp]:
 def _radians(turns: UOp, turns_low: UOp) -> tuple[UOp, UOp]:
     """The product with 2pi as a double and what it misses."""
     angle = turns * _TWO_PI
-    missed = fma(turns, _TWO_PI, -angle)
-    return angle, fma(turns_low, _TWO_PI, fma(turns, _TWO_PI_REST, missed))
+    return angle, step(turns_low, _TWO_PI, step(turns, _TWO_PI_REST, fma(turns, _TWO_PI, -angle)))
 
 
 @functools.cache

@@ -5,7 +5,8 @@ own: sine and cosine (sine.py), powers (power.py), remainders (remainder.py), th
 found (benchmarks/fit_polynomials.py).
 
 Because every operation used is exact or correctly rounded, FMA too, and none else is contracted, the
-results are the same bits on every machine. There is no branch and no table: the lanes of a vector stay lanes.
+results are the same bits on every machine that has FMA. Where it is a call (`Target.calls_fma`), steps whose second rounding is within
+the bounds multiply and add. There is no branch and no table: the lanes of a vector stay lanes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import math
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from proofgrad.core.compile.math.polynomial import floats, fma, polynomial
+from proofgrad.core.compile.math.polynomial import floats, fma, polynomial, settled, step
 from proofgrad.core.compile.math.power import power
 from proofgrad.core.compile.math.remainder import remainder
 from proofgrad.core.compile.math.sine import cosine, sine
@@ -39,11 +40,13 @@ class _Format:
     log2_sum: Callable[[UOp, UOp], UOp]  # of an exponent and a rest
 
 
-def expand_transcendentals(root: UOp, native: Set[Ops] = NONE, approximate: Set[Ops] = NONE) -> UOp:
+def expand_transcendentals(
+    root: UOp, native: Set[Ops] = NONE, approximate: Set[Ops] = NONE, calls_fma: bool = False
+) -> UOp:
     """`root` with each of the seven that is not in `native`, or of float32 in `approximate`, written in simpler operations.
 
     Dtypes: float32 and float64 in their own format; float16 and bfloat16 through float32.
-    Works on scalars and vectors. Doing it twice changes nothing more.
+    `calls_fma`: steps for which two roundings are good enough are products and sums. Works on scalars and vectors. Doing it twice changes nothing more.
     """
     nodes = root.toposort()
     expansions = {op: way for op, way in EXPANSIONS.items() if op not in native}
@@ -57,7 +60,7 @@ def expand_transcendentals(root: UOp, native: Set[Ops] = NONE, approximate: Set[
         if expand is exp and Ops.EXP2 in approximate and node.dtype.scalar is dtypes.float32:
             expand = _exp_by_exp2
         done[node] = same if expand is None else _through_float32(expand, *same.src)
-    return done[root]
+    return settled(done[root], calls_fma)
 
 
 def _through_float32(function: Callable[..., UOp], *args: UOp) -> UOp:
@@ -76,8 +79,7 @@ def exp2(x: UOp) -> UOp:
     processors stop (a masked softmax took three times as long).
     """
     form = _FORMATS[x.dtype.scalar]
-    lowest, highest = -2.0 * form.bias, float(form.bias + 1)
-    x = _within(x, lowest, highest)
+    x = _within(x, -2.0 * form.bias, form.bias + 1.0)
     magic = 1.5 * 2.0**form.fraction_bits + 2 * form.bias
     sum_with_n = x + magic
     f = x - (sum_with_n + -magic)
@@ -85,7 +87,7 @@ def exp2(x: UOp) -> UOp:
     half = bits >> 1
     first = (half << form.fraction_bits).bitcast(x.dtype)
     second = ((bits - half) << form.fraction_bits).bitcast(x.dtype)
-    return fma(f, polynomial(f, form.exp2_slope), 1.0) * first * second
+    return step(f, polynomial(f, form.exp2_slope), 1.0) * first * second
 
 
 def exp(x: UOp) -> UOp:
@@ -97,9 +99,9 @@ def exp(x: UOp) -> UOp:
     ln_4, ln_4_rest = form.ln_4
     x = _within(x, -form.bias * math.log(4), (form.bias + 1.5) * math.log(2))
     magic = 1.5 * 2.0**form.fraction_bits + form.bias
-    sum_with_n = fma(x, 1 / math.log(4), magic)
+    sum_with_n = step(x, 1 / math.log(4), magic)
     n = sum_with_n + -magic
-    r = fma(n, -ln_4_rest, fma(n, -ln_4, x))
+    r = step(n, -ln_4_rest, step(n, -ln_4, x))
     bits = sum_with_n.bitcast(form.integer.vec(x.dtype.lanes))
     factor = (bits << form.fraction_bits).bitcast(x.dtype)
     return polynomial(r, (1.0, 1.0, *form.exp_tail)) * factor * factor
@@ -110,7 +112,7 @@ def _exp_by_exp2(x: UOp) -> UOp:
     x = _within(x, -180.0, 90.0)  # beyond, the power is 0 or infinite
     power = x * _LOG2_E
     lost = fma(x, _LOG2_E_REST_FLOAT32, fma(x, _LOG2_E, -power))
-    return power.alu(Ops.EXP2) * fma(lost, math.log(2), 1.0)
+    return power.alu(Ops.EXP2) * step(lost, math.log(2), 1.0)
 
 
 def _within(x: UOp, lowest: float, highest: float) -> UOp:
@@ -155,7 +157,7 @@ def _log2_float32(e: UOp, r: UOp) -> UOp:
 
     21/16 r is exact, and the rest of it small, so that the sum of both has little more than its own rounding.
     """
-    return e + fma(r, 21 / 16, r * polynomial(r, _LOG2_REST_FLOAT32))
+    return e + step(r, 21 / 16, r * polynomial(r, _LOG2_REST_FLOAT32))
 
 
 def _log2_float64(e: UOp, r: UOp) -> UOp:
@@ -167,12 +169,12 @@ def _log2_float64(e: UOp, r: UOp) -> UOp:
     main = r * _LOG2_E
     total = e + main
     lost = main - (total - e)
-    rest = fma(r, _LOG2_E_REST, fma(r, _LOG2_E, -main))
+    rest = step(r, _LOG2_E_REST, fma(r, _LOG2_E, -main))
     s = r / (r + 2.0)
     z = s * s
     h = r * r * 0.5
-    tail = fma(s, fma(z, polynomial(z, _ATANH_TAIL_FLOAT64), h), -h)
-    return total + (lost + fma(tail, _LOG2_E, rest))
+    tail = step(s, step(z, polynomial(z, _ATANH_TAIL_FLOAT64), h), -h)
+    return total + (lost + step(tail, _LOG2_E, rest))
 
 
 # 1 / ln 2 and what the double misses; what the float32 that is nearest to it misses.

@@ -30,3 +30,8 @@ class Context:
     def approximate(self) -> frozenset[Ops]:
         """Of float32: those that it prints where that is asked for."""
         return self.target.approximate
+
+    @property
+    def calls_fma(self) -> bool:
+        """Whether FMA is a function that is called for each lane."""
+        return self.target.calls_fma

@@ -167,14 +167,14 @@ class Elementwise(Operators):
         """
         form = series.growth(self.dtype)
         most = form.magic + form.most_exponent
-        shifted = self.fma(_LOG2_E, form.magic)
+        shifted = self._multiply_add(_LOG2_E, form.magic)
         shifted = (shifted > most).where(most, shifted)
         n = shifted - form.magic
-        r = n.fma(-form.ln_2_rest, n.fma(-form.ln_2, self))
-        q = r.square().fma(r._polynomial(form.tail), r)
+        r = n._multiply_add(-form.ln_2_rest, n._multiply_add(-form.ln_2, self))
+        q = r.square()._multiply_add(r._polynomial(form.tail), r)
         bits = shifted.bitcast(f"int{self.dtype.bits}") << form.fraction_bits
         power = bits.bitcast(self.dtype)
-        return q.fma(power, power - 1)
+        return q._multiply_add(power, power - 1)
 
     @in_float32_or_wider
     def log(self) -> Self:
@@ -234,13 +234,15 @@ class Elementwise(Operators):
         """
         form = series.tangent(self.dtype)
         first, second, third = form.half_pi
-        shifted = self.fma(2 / math.pi, form.magic)
+        shifted = self._multiply_add(2 / math.pi, form.magic)
         k = shifted - form.magic
         main = k.fma(-first, self)
-        rest = k.fma(-second, main)
-        lost = k.fma(-third, k.fma(-second, main - rest))
+        rest = k._multiply_add(-second, main)
+        lost = k._multiply_add(-third, k._multiply_add(-second, main - rest))
         square = rest.square()
-        tail = (rest * square).fma(square._polynomial(form.tail), lost.fma(square, lost))
+        tail = (rest * square)._multiply_add(
+            square._polynomial(form.tail), lost._multiply_add(square, lost)
+        )
         tangent = rest + tail
         is_odd = (shifted.bitcast(f"int{self.dtype.bits}") & 1).eq(1)
         return is_odd.where(-tangent.reciprocal(), tangent)
@@ -258,7 +260,7 @@ class Elementwise(Operators):
     def _angle(self) -> Self:
         """The angle whose tangent this is, from -1 to 1; 0 at -0.0."""
         square = self.square()
-        angle = (self * square).fma(square._polynomial(series.atan(self.dtype)), self)
+        angle = (self * square)._multiply_add(square._polynomial(series.atan(self.dtype)), self)
         return with_slope(angle, self, slope_of_atan)
 
     @in_float32_or_wider
@@ -301,7 +303,7 @@ class Elementwise(Operators):
         small = self._within(1)
         half = (small.where(self, 0) * 0.5)._odd_polynomial(series.sinh(self.dtype))
         root = ((self < 0).where(-self, self) * 0.5).exp()
-        return small.where(half.fma(half * 2, 1.0), root * 0.5 * root + 0.5 / root / root)
+        return small.where(half._multiply_add(half * 2, 1.0), root * 0.5 * root + 0.5 / root / root)
 
     @in_float32_or_wider
     @made_once
@@ -348,7 +350,7 @@ class Elementwise(Operators):
         form = series.log_erfc(self.dtype)
         size = self._size(form.end)
         first, *others = form.coefficients
-        log = size.fma(first, size * size._polynomial(others))
+        log = size._multiply_add(first, size * size._polynomial(others))
         return with_slope(self._signed(log._growth()), self, slope_of_erf)
 
     def _beyond(self) -> Self:
@@ -360,7 +362,7 @@ class Elementwise(Operators):
         r = power - (shifted - magic)
         half = (shifted.bitcast("int32") << 23).bitcast(self.dtype)
         inside = self < series.NORMAL_ENDS_FLOAT32
-        return inside.where(r.fma(r._polynomial(slope), 1.0) * half, 0)
+        return inside.where(r._multiply_add(r._polynomial(slope), 1.0) * half, 0)
 
     def lerp(self, end: Self, weight: Operand) -> Self:
         """`self + (end - self) * weight`."""
@@ -391,20 +393,20 @@ class Elementwise(Operators):
         return ((own & sign) ^ other).bitcast(self.dtype)
 
     def _polynomial(self, coefficients: Sequence[float]) -> Self:
-        """The polynomial with these coefficients, lowest power first (Horner, one rounding a step).
+        """The polynomial with these coefficients, lowest power first (Horner).
 
         A long one is E(x**2) + x O(x**2): two chains of half as many steps, which run beside each other.
         """
         if len(coefficients) > _LONG:
             square = self.square()
             even, odd = [square._horner(coefficients[k::2]) for k in (0, 1)]
-            return odd.fma(self, even)
+            return odd._multiply_add(self, even)
         return self._horner(coefficients)
 
     def _horner(self, coefficients: Sequence[float]) -> Self:
         result = self._with(constant_node(coefficients[-1], self.dtype, self.shape))
         for coefficient in reversed(coefficients[:-1]):
-            result = result.fma(self, coefficient)
+            result = result._multiply_add(self, coefficient)
         return result
 
     def _odd_polynomial(self, coefficients: Sequence[float]) -> Self:

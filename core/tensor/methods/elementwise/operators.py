@@ -21,6 +21,7 @@ from proofgrad.core.tensor.data.promotion import least_float, promote, promote_s
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
 from proofgrad.core.tensor.methods.elementwise.operands import Operands
 from proofgrad.core.tensor.methods.made_once import made_once
+from proofgrad.core.tensor.runtime.device import Device
 
 
 class Operators(Operands):
@@ -337,6 +338,12 @@ class Operators(Operands):
         shape = broadcast_shapes("fma", x.shape, y.shape)
         src = tuple([broadcast_node(node.cast(z.dtype), shape) for node in (x, y, z)])
         return self._rounded(UOp(Ops.FMA, z.dtype, src), term)
+
+    def _multiply_add(self, factor: Operand, term: Operand) -> Self:
+        """The same where two roundings are good enough: a product and a sum on machines that call a function for one."""
+        if Device[self.device].target.calls_fma:
+            return self * factor + term
+        return self.fma(factor, term)
 
     def copysign(self, other: Operand) -> Self:
         """The size of this with the sign of the other, that of -0.0 and of NaN included."""

@@ -86,15 +86,15 @@ class Growth:
     fraction_bits: int
     magic: float  # what is added to it has the nearest whole number in its last bits, with the bias of an exponent
     most_exponent: int
-    ln_2: float
+    ln_2: float  # the product with a whole number of an exponent is exact
     ln_2_rest: float
     tail: tuple[float, ...]
     lowest: float  # here e**x - 1 is -1
     highest: float  # here it is infinite
 
 
-_LN_2_FLOAT32, _LN_2_REST_FLOAT32 = _floats("0x1.62e430p-1 -0x1.05c610p-29")
-_LN_2_FLOAT64, _LN_2_REST_FLOAT64 = _floats("0x1.62e42fefa39efp-1 0x1.abc9e3b39803fp-56")
+_LN_2_FLOAT32, _LN_2_REST_FLOAT32 = _floats("0x1.62e4p-1 0x1.7f7d1cp-20")
+_LN_2_FLOAT64, _LN_2_REST_FLOAT64 = _floats("0x1.62e42fefa38p-1 0x1.ef35793c7673p-45")
 
 
 @cache

@@ -56,7 +56,7 @@ def slope_of_atan(x: Any) -> Any:
 def slope_of_tan(x: Any) -> Any:
     """1 + tan(x)**2."""
     tangent = x.tan()
-    return tangent.fma(tangent, 1.0)
+    return tangent._multiply_add(tangent, 1.0)
 
 
 def slope_of_tanh(x: Any) -> Any:
@@ -73,7 +73,7 @@ def slope_of_normal_gelu(x: Any) -> Any:
     """The chance that a normal number is below a float32, and x times its density."""
     beyond = x._size(NORMAL_ENDS_FLOAT32)._beyond()
     below = (x < 0).where(beyond, 1 - beyond)
-    return x.fma((x.square() * -0.5).exp() * _ONE_OVER_ROOT_TWO_PI, below)
+    return x._multiply_add((x.square() * -0.5).exp() * _ONE_OVER_ROOT_TWO_PI, below)
 
 
 def slope_of_sigmoid(x: Any) -> Any:

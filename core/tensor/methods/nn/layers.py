@@ -126,7 +126,7 @@ class Layers(LinearAlgebra, Creation):
         match approximate:
             case "tanh":
                 x = self.maximum(-_GELU_ENDS).minimum(_GELU_ENDS)  # its square does not overflow
-                inner = x * x.square().fma(0.044715 * _GELU_SLOPE, _GELU_SLOPE)
+                inner = x * x.square()._multiply_add(0.044715 * _GELU_SLOPE, _GELU_SLOPE)
                 return self * inner.sigmoid()  # (1 + tanh(y)) / 2 = sigmoid(2 y), without a series
             case "none":
                 return self._normal_gelu()
@@ -139,7 +139,7 @@ class Layers(LinearAlgebra, Creation):
             return self * 0.5 * ((self * math.sqrt(0.5)).erf() + 1)
         x = self.detach()
         size = x._size(NORMAL_ENDS_FLOAT32)
-        value = (-size).fma(size._beyond(), (x < 0).where(0, x))
+        value = (-size)._multiply_add(size._beyond(), (x < 0).where(0, x))
         return with_slope(value, self, slope_of_normal_gelu)
 
     @in_float32_or_wider
