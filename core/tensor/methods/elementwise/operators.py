@@ -341,9 +341,10 @@ class Operators(Operands):
 
     def _multiply_add(self, factor: Operand, term: Operand) -> Self:
         """The same where two roundings are good enough: a product and a sum on machines that call a function for one."""
-        if Device[self.device].target.calls_fma:
-            return self * factor + term
-        return self.fma(factor, term)
+        if not Device[self.device].target.calls_fma:
+            return self.fma(factor, term)
+        total: Self = self * factor + term
+        return total
 
     def copysign(self, other: Operand) -> Self:
         """The size of this with the sign of the other, that of -0.0 and of NaN included."""
