@@ -131,3 +131,14 @@ def test_each_run_is_told_with_debug(kernels: int, capfd: pytest.CaptureFixture[
             capfd.readouterr()
             (x + 1 if kernels == 1 else three(x, y)).realize()
             assert "kernels," in capfd.readouterr().err
+
+
+def test_data_of_the_host_that_a_later_kernel_reads_is_copied_before_one_call(
+    ran: list[KeptProgram],
+) -> None:
+    x = data(3, 5)
+    for k in range(4):
+        found = (x.sum(1).contiguous() * 2).contiguous() + Tensor([1.0, float(k), 3.0])
+        wanted = x.numpy().sum(1) * 2 + np.array([1, k, 3], np.float32)
+        assert np.array_equal(found.numpy(), wanted)
+    assert ran and all([program._launches._native is not None for program in ran])

@@ -482,6 +482,19 @@ def test_results_together_again_are_right_where_one_reads_another_or_is_a_view()
         assert part.realize().tolist() == [2, 3] and x.realize().tolist() == [first + 1, 2, 3, 4]
 
 
+def test_what_was_assigned_together_is_known(again: list[UOp]) -> None:
+    a, b = data(4, seed=1), data(4, seed=2)
+    for k in range(4):
+        before, reader = a.numpy(), a * 3
+        expected = before + b.numpy(), b.numpy() * 2
+        a.assign(a + b)
+        b.assign(b * 2)
+        Tensor.realize(a, b)
+        assert (k == 0) is not (a.uop in again)
+        np.testing.assert_array_equal(reader.numpy(), before * 3)
+        np.testing.assert_array_equal([a.numpy(), b.numpy()], expected)
+
+
 def test_a_view_that_was_written_through_is_computed_when_it_is_realized() -> None:
     x = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
     row = x[0].realize()

@@ -6,7 +6,7 @@ operations, which its base classes add one subject at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -154,11 +154,11 @@ class Tensor(
         """What tinygrad calls `kernelize` since it makes one call of all kernels."""
         return self.kernelize(*lst)
 
-    def _leads_to_a_parameter(self) -> Flag:
+    def _leads_to_a_parameter(self, parameters: Set[UOp] | None = None) -> Flag:
         """Does a gradient pass from here to another Tensor with requires_grad=True, or to one that is the same leaf?
 
         Then the graph is kept, so that `backward` works after `realize`. All other graphs are
-        dropped, so that a loop of realised steps does not grow without end.
+        dropped, so that a loop of realised steps does not grow without end. `parameters`: the nodes of all, if they are known.
         """
         if TensorBase._twins.data and self._twins_now():  # type: ignore[attr-defined]
             return True
@@ -168,7 +168,7 @@ class Tensor(
             return False
         if id(self) in TensorBase._leaves:
             return False
-        return leads_to(self._uop, {tensor._uop for tensor in alive(TensorBase._parameters)})
+        return leads_to(self._uop, _named() if parameters is None else parameters)
 
     def contiguous_backward(self) -> Self:
         """The same values; the gradient that comes back through here gets a buffer of its own."""
@@ -429,10 +429,16 @@ def _gradients_off(are_off: bool) -> Iterator[None]:
         GRADIENTS.are_off = before
 
 
+def _named() -> set[UOp]:
+    """The nodes of all Tensors with requires_grad=True."""
+    return {tensor._uop for tensor in alive(TensorBase._parameters)}
+
+
 def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
     TRACING.on = settings.traces_methods()
-    free = [(k, one) for k, one in enumerate(tensors) if not one._leads_to_a_parameter()]
+    parameters = _named()
+    free = [(k, one) for k, one in enumerate(tensors) if not one._leads_to_a_parameter(parameters)]
     origins = [_origins(tensor) for tensor in tensors]
     alone = {k for k, tensor in free if owners_of_attribute(tensor, "_uop") == 1}
     roots = [tensor._uop for tensor in tensors]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.tensor.runtime.arena import make_arena
 from proofgrad.core.tensor.runtime.device import Device
-from proofgrad.core.tensor.runtime.launches import Launches
+from proofgrad.core.tensor.runtime.launches import Launches, with_copies_ahead
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import Plan
@@ -27,14 +27,15 @@ class KeptProgram:
     def __init__(self, plan: Plan, devices: Sequence[str]) -> None:
         """`devices`: where each input is. Raises: MemoryError."""
         self._inputs, self._results = plan.inputs, plan.results
-        arena = make_arena(plan.steps, plan.made, plan.inputs, set(plan.results))
+        steps = with_copies_ahead(plan.steps, plan.inputs)
+        arena = make_arena(steps, plan.made, plan.inputs, set(plan.results))
         self.nbytes = arena.nbytes
         self._memory: list[Any] = [None] * (plan.inputs + len(plan.made))
         for slot, handle in arena.memory.items():
             self._memory[slot] = handle
         made = plan.made[plan.results[0] - plan.inputs]
         self._where = [*devices, *[info.device for info in plan.made]]
-        self._launches = Launches(plan.steps, self._memory, self._where, Device[made.device])
+        self._launches = Launches(steps, self._memory, self._where, Device[made.device])
 
     def run(self, given: Sequence[Any], into: Sequence[Any]) -> None:
         """All steps, for inputs in this memory, with the results in that."""

@@ -72,6 +72,19 @@ class Launches:
         return found
 
 
+def with_copies_ahead(steps: Sequence[Step], inputs: int) -> list[Step]:
+    """The steps, copies of inputs to memory that no step before them uses in front: the kernels behind are one call."""
+    ahead: list[Step] = []
+    others: list[Step] = []
+    used: set[int] = set()
+    for step in steps:
+        reads_input = step.kernel is None and step.slots[1] < inputs
+        is_first = reads_input and step.slots[0] >= inputs and used.isdisjoint(step.slots[:1])
+        (ahead if is_first else others).append(step)
+        used.update(step.slots)
+    return [*ahead, *others]
+
+
 def _address(handle: Any) -> Any:
     return getattr(handle, "address", handle)
 

@@ -209,7 +209,7 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
 def run_together_again(roots: Sequence[UOp], device: str, alone: Set[int]) -> list[UOp] | None:
     """As `run_again`, of several graphs in one run. `alone`: the numbers of roots that nobody but the caller holds."""
     is_plain = recorder() is None and 1 < len(roots) == len(set(roots))
-    if not is_plain or any([root.op in _SHOWS for root in roots]):
+    if not is_plain or any([root.op in _SHOWS and _shows_memory(root) for root in roots]):
         return None
     found = _known(roots, device)
     if found is None:
@@ -218,6 +218,11 @@ def run_together_again(roots: Sequence[UOp], device: str, alone: Set[int]) -> li
         if k not in alone and numbered_root is not root:
             COMPUTED[root] = node
     return found[0]
+
+
+def _shows_memory(root: UOp) -> bool:
+    """Whether a root is memory, or is to be the first rows of some."""
+    return is_view(root) or first_rows.cut_of(root) is not None
 
 
 def _known(roots: Sequence[UOp], device: str) -> tuple[list[UOp], tuple[UOp, ...]] | None:
