@@ -21,7 +21,10 @@ from proofgrad.core.tensor.runtime import realize
 from proofgrad.core.tensor.runtime.device import Device
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proofgrad.core.compile.compiler import Compiler
+    from proofgrad.core.compile.passes.stages import Library, Stage
     from proofgrad.core.compile.plan.checks import KernelCheck, ValueCheck
 
 _ROOT = Path(realize.__file__).resolve().parents[3]
@@ -52,19 +55,26 @@ def _open(module: str, *number: int) -> Backend:
 
 def _compiler() -> Compiler:
     from proofgrad.core.compile.compiler import Compiler
-    from proofgrad.core.compile.passes.stages import Library
     from proofgrad.core.compile.plan.store import PlanStore
-    from proofgrad.core.rewrite.journal import Journal
-    from proofgrad.rules.library import load_library, load_loose
-    from proofgrad.rules.pipeline import COTANGENTS, FACTS, GRAPH_STAGES, KERNEL_STAGES
-
-    def library() -> Library:
-        return Library(load_library(), FACTS, COTANGENTS, Journal(), load_loose)
 
     store = PlanStore(_sources)
-    return Compiler(
-        GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__, _kernel_check, store, _value_check
-    )
+    return Compiler(_stages, _library, Device.__getitem__, _kernel_check, store, _value_check)
+
+
+def _stages() -> tuple[Sequence[Stage], Sequence[Stage]]:
+    """Those of graphs, and those of kernels. A process whose plans are all kept ones imports none."""
+    from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
+
+    return GRAPH_STAGES, KERNEL_STAGES
+
+
+def _library() -> Library:
+    from proofgrad.core.compile.passes.stages import Library
+    from proofgrad.core.rewrite.journal import Journal
+    from proofgrad.rules.library import load_library, load_loose
+    from proofgrad.rules.pipeline import COTANGENTS, FACTS
+
+    return Library(load_library(), FACTS, COTANGENTS, Journal(), load_loose)
 
 
 def _sources() -> str:

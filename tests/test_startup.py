@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-HEAVY = ("numpy", "z3", "lark", "llvmlite", "rich", "pyopencl", "sklearn", "hypothesis")
+HEAVY = ("numpy", "z3", "lark", "llvmlite", "rich", "pyopencl", "sklearn", "hypothesis", "email")
 
 BLOCK = """
 import sys
@@ -44,6 +44,17 @@ def test_first_sum_needs_no_numpy_solver_or_parser(tmp_path: object) -> None:
         "from proofgrad import Tensor\nprint((Tensor([1, 2, 3]) + 1).tolist())"
     )
     assert run(code, PROOFGRAD_CACHE=str(tmp_path)) == "[2, 3, 4]"
+
+
+def test_a_kept_plan_needs_no_stages_no_rules_and_no_printer(tmp_path: object) -> None:
+    modules = "proofgrad.rules.pipeline", "proofgrad.rules.library", "proofgrad.backends.llvm.emit"
+    code = (
+        "import sys\nfrom proofgrad import Tensor\nprint((Tensor([1, 2, 3]) + 1).tolist())\n"
+        f"print([name for name in {modules!r} if name in sys.modules])"
+    )
+    asked = {"PROOFGRAD_CACHE": str(tmp_path), "PLANS": "1", "DEV": "CPU"}
+    assert run(code, **asked).splitlines() == ["[2, 3, 4]", str([*modules])]
+    assert run(code, **asked).splitlines() == ["[2, 3, 4]", "[]"]
 
 
 def test_demo_trains_without_solver_and_parser() -> None:

@@ -15,7 +15,6 @@ from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.permission import may_use_tiles
 from proofgrad.backends.cpu.processors import KNOWN, Memory
 from proofgrad.backends.llvm.dialect import Dialect
-from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.tiles import units_of_bfloat16, units_of_bytes
 from proofgrad.backends.llvm.vector_tiles import byte_dots, units_of_dots
 from proofgrad.core import settings
@@ -87,6 +86,8 @@ class Generator(Backend):
         dialect.nontemporal_bytes = self.target.past_caches_bytes
 
     def emit(self, linear: UOp, name: str) -> Source:
+        from proofgrad.backends.llvm.emit import emit  # the printer, which a kept plan needs not
+
         return emit(linear, name, self.dialect)
 
     def compile(self, source: Source) -> Binary:

@@ -65,16 +65,14 @@ class Compiler:
 
     def __init__(
         self,
-        graph_stages: Sequence[Stage],
-        kernel_stages: Sequence[Stage],
+        stages: Callable[[], tuple[Sequence[Stage], Sequence[Stage]]],
         library: Callable[[], Library],
         backend: Callable[[str], Backend],
         make_check: Callable[[], KernelCheck] | None = None,
         store: PlanStore | None = None,
         make_value_check: Callable[[], ValueCheck] | None = None,
     ) -> None:
-        self.graph_stages = graph_stages
-        self.kernel_stages = kernel_stages
+        self._load_stages = stages
         self._load_library = library
         self._backend = backend
         self._make_check = make_check
@@ -85,6 +83,16 @@ class Compiler:
         self._kernels = KnownKernels(MOST_KERNELS)
         self.kernel_check: KernelCheck | None = None  # made when PROVE=1 first asks for it
         self.value_check: ValueCheck | None = None  # made when CHECK=1 first asks for it
+
+    @functools.cached_property
+    def graph_stages(self) -> Sequence[Stage]:
+        """What is done to a graph of tensor nodes, loaded when first needed: not where all plans are kept ones."""
+        return self._load_stages()[0]
+
+    @functools.cached_property
+    def kernel_stages(self) -> Sequence[Stage]:
+        """What is done to each kernel, loaded when first needed."""
+        return self._load_stages()[1]
 
     @property
     def library(self) -> Library:

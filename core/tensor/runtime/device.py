@@ -9,7 +9,6 @@ import difflib
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from typing import Any
 
 from proofgrad.core import settings
@@ -184,6 +183,10 @@ class _Device:
 
 
 def _entry_points() -> dict[str, Any]:
+    from importlib.metadata import (
+        entry_points,
+    )  # a tenth of `import proofgrad`; few name such devices
+
     return {point.name.upper(): point for point in entry_points(group="proofgrad.backends")}
 
 
