@@ -73,15 +73,16 @@ class Launches:
 
 
 def with_copies_ahead(steps: Sequence[Step], inputs: int) -> list[Step]:
-    """The steps, copies of inputs to memory that no step before them uses in front: the kernels behind are one call."""
+    """The steps, copies of inputs between memories that no step before them uses in front: the kernels behind are one call."""
     ahead: list[Step] = []
     others: list[Step] = []
-    used: set[int] = set()
+    used: set[int] = set()  # what a kernel reads or writes, and what a copy fills
     for step in steps:
-        reads_input = step.kernel is None and step.slots[1] < inputs
-        is_first = reads_input and step.slots[0] >= inputs and used.isdisjoint(step.slots[:1])
+        is_copy = step.kernel is None
+        is_of_input = is_copy and step.slots[1] < inputs <= step.slots[0]
+        is_first = is_of_input and used.isdisjoint(step.slots)
         (ahead if is_first else others).append(step)
-        used.update(step.slots)
+        used.update(step.slots[:1] if is_copy else step.slots)
     return [*ahead, *others]
 
 
