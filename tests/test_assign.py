@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -318,13 +319,28 @@ def test_writing_to_a_part_of_a_parameter_needs_no_grad() -> None:
     assert w.grad is not None and w.grad.tolist() == [8.0, 2.0]
 
 
-def test_parameters_assigned_equal_values_have_gradients_of_their_own() -> None:
-    a, b = Tensor([1.0], requires_grad=True), Tensor([2.0], requires_grad=True)
-    a.assign(Tensor.zeros(1))
-    b.assign(Tensor.zeros(1))
-    (a * 2 + b * 3).sum().backward()
+@pytest.mark.parametrize(
+    ("asks", "make"),
+    [
+        (True, lambda v: Tensor.zeros(2)),
+        *itertools.product([True, None], [lambda v: v * 3, lambda v: v]),
+    ],
+)
+@pytest.mark.parametrize("is_realized", [True, False])
+def test_tensors_assigned_one_value_have_gradients_of_their_own(
+    asks: bool | None, is_realized: bool, make: Callable[[Tensor], Tensor]
+) -> None:
+    """Of a value that nobody has computed yet it was 7 to each, as to all that is of this value."""
+    value = make(Tensor([1.0, 2.0]).realize())
+    a, b = [Tensor([5.0, 6.0], requires_grad=asks) for _ in range(2)]
+    a.assign(value)
+    b.assign(value)
+    Tensor.realize(a, b) if is_realized else None
+    loss = (a * 2 + b * 5 + value.detach() * 7).sum()
+    assert [one.tolist() for one in loss.gradient(a, b)] == [[2.0, 2.0], [5.0, 5.0]]
+    loss.backward()
     assert a.grad is not None and b.grad is not None
-    assert (a.grad.tolist(), b.grad.tolist()) == ([2.0], [3.0])
+    assert (a.grad.tolist(), b.grad.tolist()) == ([2.0, 2.0], [5.0, 5.0])
 
 
 @pytest.mark.parametrize("asks", [True, None, False])

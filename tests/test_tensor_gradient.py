@@ -270,6 +270,16 @@ def test_gradient_of_an_unused_target_beside_one_of_use_is_zero() -> None:
     assert [one.tolist() for one in found] == [[2.0], [1.0], [0.0]]
 
 
+def test_equal_parameters_that_are_realised_together_have_gradients_of_their_own() -> None:
+    a, b = [Tensor.zeros(2, requires_grad=True) for _ in range(2)]
+    Tensor.realize(a, b)
+    (a * 2 + b * 5).sum().backward()
+    assert a.grad is not None and b.grad is not None
+    assert (a.grad.tolist(), b.grad.tolist()) == ([2.0, 2.0], [5.0, 5.0])
+    a.assign(a + 1).realize()
+    assert (a.tolist(), b.tolist()) == ([1.0, 1.0], [0.0, 0.0])
+
+
 def test_backward_of_a_value_that_was_realised_is_refused() -> None:
     x = Tensor([1.0, 2.0])
     loss = x.square().sum().realize()

@@ -19,7 +19,7 @@ from proofgrad.core.ir.op_names import APPLY, BUFFER, CONTIGUOUS, PARAM
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.core.tensor.autograd import node_gradients
+from proofgrad.core.tensor.autograd import node_gradients, passed_to
 from proofgrad.core.tensor.data.bodies import BodyValues, arguments_read, parameter, shows_argument
 from proofgrad.core.tensor.methods.base import GRADIENTS
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
@@ -134,7 +134,7 @@ def _between(order: Sequence[UOp], targets: Sequence[UOp]) -> _Between | None:
     wanted, between, reading = set(targets), _Between(), set[UOp]()
     varying = between.varying
     for node in order:
-        reads_target = not reading.isdisjoint(node.src)
+        reads_target = not reading.isdisjoint(passed_to(node))
         if reads_target or node in wanted:
             reading.add(node)
         if node in reading or _is_memory(node) or not varying.isdisjoint(node.src):

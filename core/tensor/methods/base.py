@@ -348,6 +348,11 @@ def own_copy(uop: UOp) -> UOp:
     return UOp(CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
 
 
+def own_end(uop: UOp) -> UOp:
+    """The same value, from which no gradient passes, as a node unlike every other."""
+    return UOp(DETACH, uop.dtype, (uop,), next(_SERIAL))
+
+
 def owns_value(uop: UOp) -> bool:
     """Is this the data of one buffer, or marked by `own_value`?"""
     while uop.op in (RESHAPE, Ops.COPY, DETACH):

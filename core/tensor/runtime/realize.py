@@ -347,7 +347,7 @@ def _run(
         return _failure(error, graph, kept, given, values)
     if witness is not None:
         witness.after(plan, given)
-    results = _results(plan, shapes, memory, roots, kept)
+    results = _results(plan, asked, shapes, memory, roots, kept)
     is_plain_run = not unneeded and witness is None and not values and not _MACHINE.compile_only
     if is_plain_run:
         RUNS.keep(Ran(asked, graph, parts, plan, compiler().epoch, new_value))
@@ -386,12 +386,21 @@ def _gone() -> None:
 
 
 def _results(
-    plan: Plan, shapes: list[Shape], memory: list[Any], roots: list[Any], kept: list[Any]
+    plan: Plan,
+    asked: UOp,
+    shapes: list[Shape],
+    memory: list[Any],
+    roots: list[Any],
+    kept: list[Any],
 ) -> list[UOp]:
-    """The node of each result: a buffer, made or an input, in the shape of the root."""
+    """The node of each result: a buffer, made or an input, in the shape of the root.
+
+    Where roots differ in marks for gradients alone, so that what was asked for is one node, each has a BUFFER of its own for the memory.
+    """
     buffers: dict[int, UOp] = {}
     found: list[UOp] = []
-    for slot, shape, handle, root in zip(plan.results, shapes, memory, roots):
+    seen: set[UOp] = set()
+    for slot, wanted, shape, handle, root in zip(plan.results, asked.src, shapes, memory, roots):
         buffer = buffers.get(slot) or (kept[slot]() if slot < plan.inputs else None)
         if buffer is None:
             made = slot >= plan.inputs
@@ -399,8 +408,9 @@ def _results(
             result = new_value(info, shape, handle)
             buffer = _buffer_below(result)
         else:
-            result = in_shape(buffer, shape)
+            result = in_shape(_again(None, buffer, handle) if wanted in seen else buffer, shape)
         buffers[slot] = buffer
+        seen.add(wanted)
         node = root()
         if node is not None and node is not result:
             COMPUTED[node] = result

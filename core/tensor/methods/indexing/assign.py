@@ -33,6 +33,7 @@ from proofgrad.core.tensor.methods.base import (
     alive_links,
     check_same_device,
     own_copy,
+    own_end,
     own_value,
 )
 from proofgrad.core.tensor.methods.disk import refuse_recording, write_view
@@ -373,15 +374,15 @@ def _is_scalar(value: Any) -> bool:
 
 
 def without_a_way_back(node: UOp) -> UOp:
-    """The same value, from which no gradient passes to what `node` is. In memory it has a name of its own, apart from all that is there too."""
+    """The same value, from which no gradient passes to what `node` is. It has a name of its own, apart from all that is of this value, in memory too."""
     value = node
-    while value.op is Ops.DETACH and value.arg is None:
+    while value.op is Ops.DETACH and len(value.src) == 1:
         value = value.src[0]
     known = computed(value)
     if not is_view(known):
-        return UOp(Ops.DETACH, node.dtype, (node,))
+        return own_end(node)
     if recorder() is not None:  # a replay takes what is there then
-        return UOp(Ops.DETACH, node.dtype, (own_copy(known),))
+        return own_end(own_copy(known))
     return under_its_own_name(known)
 
 
