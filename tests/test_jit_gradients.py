@@ -44,6 +44,50 @@ def test_partial_gradient_beside_a_recorded_function_is_refused(
     assert w.grad is None
 
 
+WAYS_TO_AN_ARGUMENT: dict[str, Callable[[Function, Tensor], Tensor]] = {
+    "itself": lambda jitted, p: jitted(p),
+    "a view": lambda jitted, p: jitted(p[:2])[:2],
+    "a value": lambda jitted, p: jitted(p * 2),
+    "results": lambda jitted, p: TinyJit(lambda x: x * 2)(jitted(p)),
+    "realised": lambda jitted, p: (jitted(p) + 1).realize(),
+    "a tuple": lambda jitted, p: jitted(p).reshape(2, 1).squeeze(),
+}
+
+
+@pytest.mark.parametrize("asks", [None, True])
+@pytest.mark.parametrize("way", WAYS_TO_AN_ARGUMENT)
+def test_partial_gradient_to_an_argument_of_a_recorded_function_is_refused(
+    way: str, asks: bool | None
+) -> None:
+    jitted = TinyJit(lambda x: (x * x).realize())
+    p, q = [Tensor([2.0, 3.0], requires_grad=asks).realize() for _ in range(2)]
+    WAYS_TO_AN_ARGUMENT[way](jitted, q)
+    for _ in range(4):  # the recording, and replays
+        z = WAYS_TO_AN_ARGUMENT[way](jitted, p)
+        with pytest.raises(GradientError, match=r"would be a part of it.* TinyJit"):
+            (z * p).sum().gradient(p)
+        loss = (z * p * q).sum()
+        assert loss.gradient(q)[0].tolist() == (z * p).tolist()
+        loss.backward()
+        with pytest.raises(GradientError, match="is not known"):
+            p.grad  # noqa: B018
+        p.zero_grad()
+        del z, loss
+
+
+def test_gradient_to_an_argument_of_another_call_is_whole() -> None:
+    """A result of an earlier call lends its memory to later ones, but not what it was made of."""
+    jitted = TinyJit(lambda x: x * x)
+    p, state = Tensor([2.0, 3.0]).realize(), Tensor([0.5, 0.5]).realize()
+    for _ in range(8):
+        jitted(p)
+        state = jitted(state)
+        z = jitted(Tensor([1.0, 1.0]))
+        assert (z * p).sum().gradient(p)[0].tolist() == [1.0, 1.0]
+        assert (state * state).sum().gradient(state)[0].tolist() == (state * 2).tolist()
+        del z
+
+
 def test_gradient_of_the_call_before_the_recording_is_whole() -> None:
     w = weights()
     (recorded(lambda x: (x * w).realize(), 1) * w).sum().backward()

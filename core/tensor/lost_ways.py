@@ -6,26 +6,38 @@ a way that is lost (tensor.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.autograd import passed_to
+from proofgrad.core.tensor.methods.base import TensorBase, alive
 from proofgrad.core.tensor.runtime.memory import buffer_below, is_view
 
 Origins = frozenset[ref[Any]]  # Tensors to which a gradient would pass
 
-LOST: WeakKeyDictionary[UOp, Origins] = WeakKeyDictionary()  # by BUFFER
 _NONE: Origins = frozenset()
 
 
-def note_origins(value: UOp, origins: Origins) -> None:
+@dataclass(slots=True, eq=False)
+class MadeOf:
+    """Of which Tensors a value was made: what a function reads by names of its own, and what came from the arguments of a call."""
+
+    known: Origins
+    given: Sequence[ref[Any]] = ()
+
+
+LOST: WeakKeyDictionary[UOp, MadeOf] = WeakKeyDictionary()  # by BUFFER
+
+
+def note_origins(value: UOp, known: Origins, given: Sequence[ref[Any]] = ()) -> None:
     """`value`, in memory, was made of these Tensors; or of none, where its memory was that of another value before."""
     buffer = buffer_below(value)
-    if buffer is not None and origins:
-        LOST[buffer] = origins
+    if buffer is not None and (known or given):
+        LOST[buffer] = MadeOf(known, given)
     elif buffer is not None:
         LOST.pop(buffer, None)
 
@@ -35,8 +47,32 @@ def origins_below(root: UOp, leaves: Set[UOp | None] = frozenset()) -> Origins:
     found = _NONE
     for node in floats_reached(root) if LOST.data else ():  # type: ignore[attr-defined]
         if node.op is BUFFER and node not in leaves:
-            more = LOST.get(node, _NONE)
-            found = found | more if found else more
+            more = LOST.get(node)
+            if more is not None:
+                there = [one() for one in more.given]  # held while references to them are hashed
+                found = found.union(more.known, [ref(one) for one in there if one is not None])
+    return found
+
+
+def origins_of_argument(one: TensorBase, known: Origins) -> list[ref[Any]]:
+    """The Tensors, other than `known` ones, to which a gradient that came to an argument of a recorded function would pass.
+
+    Of the result of another such function, what that was made of follows if it is a leaf: loops over states would note all that were.
+    """
+    found: list[ref[Any]] = [ref(one)]
+    if one._base is not None:
+        found += [link.tensor for link in one._base]
+    leaves: dict[int, Any] = TensorBase._leaves.data  # type: ignore[attr-defined]
+    if id(one) in leaves:
+        return found
+    buffer = buffer_below(one._uop)
+    if buffer is None:
+        reached = set(floats_reached(one._uop))
+        return found + [ref(leaf) for leaf in alive(TensorBase._leaves) if leaf._uop in reached]
+    before = LOST.get(buffer)
+    if before is not None:
+        others = _NONE if before.known is known else before.known - known
+        found += [origin for origin in (*others, *before.given) if id(origin()) in leaves]
     return found
 
 

@@ -476,8 +476,9 @@ def _origins(tensor: Tensor) -> Origins | None:
     """What `note_origins` is to be told of the value of a Tensor; None: nothing. A gradient passes no leaf."""
     if not LOST.data:  # type: ignore[attr-defined]
         return None
+    origins = origins_of_result(tensor._uop)
     is_leaf = id(tensor) in TensorBase._leaves or tensor._requires_grad is False
-    return frozenset() if is_leaf else origins_of_result(tensor._uop)
+    return frozenset() if is_leaf and origins else origins
 
 
 def _lost(root: UOp) -> list[Tensor]:

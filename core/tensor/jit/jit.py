@@ -39,7 +39,8 @@ from proofgrad.core.tensor.jit.nested import (
 )
 from proofgrad.core.tensor.jit.replay import Replay
 from proofgrad.core.tensor.jit.same_call import SameCall
-from proofgrad.core.tensor.jit.slots import Target
+from proofgrad.core.tensor.jit.slots import Target, from_arguments
+from proofgrad.core.tensor.lost_ways import note_origins
 from proofgrad.core.tensor.methods.base import name_of
 from proofgrad.core.tensor.methods.training import ShowsTraining
 from proofgrad.core.tensor.runtime import realize as machine
@@ -291,9 +292,14 @@ class _Recording:
         """
         targets = self._targets(result)
         try:
-            return Replay.record(self, targets) if targets or not may_be_empty else None
+            found = Replay.record(self, targets) if targets or not may_be_empty else None
         finally:
             self._give_back()
+        for target in targets:
+            given = from_arguments(target.passed, self.arguments, target.origins)
+            if given or target.origins:
+                note_origins(target.tensor._uop, target.origins, given)
+        return found
 
     def _targets(self, result: Any) -> list[Target]:
         """Every Tensor that a replay has to compute, each once, and what becomes of it."""

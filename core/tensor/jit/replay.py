@@ -34,8 +34,8 @@ from proofgrad.core.tensor.jit.aliasing import (
 from proofgrad.core.tensor.jit.alone import alone
 from proofgrad.core.tensor.jit.inputs import Inputs, inputs_device, one_for_each_input
 from proofgrad.core.tensor.jit.live_tensors import Source
-from proofgrad.core.tensor.jit.slots import Made, Read, Target, no_node
-from proofgrad.core.tensor.lost_ways import floats_reached, note_origins
+from proofgrad.core.tensor.jit.slots import Made, Read, Target, from_arguments, no_node
+from proofgrad.core.tensor.lost_ways import floats_reached
 from proofgrad.core.tensor.methods.base import GRADIENTS, own_copy
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.arena import Arena, make_arena
@@ -103,7 +103,6 @@ class Replay:
                 raise
             for target, node in zip(targets, nodes):
                 target.tensor._uop = node
-                note_origins(node, target.origins) if target.origins else None
         if inputs.unsettled:
             found = [source.get(recording.arguments) for source in inputs.unsettled]
             _compute([tensor for tensor in found if tensor is not None])
@@ -188,7 +187,7 @@ class Replay:
                     slot, target.tensor.shape, info, target.is_result, target.source,
                     target.gradient_of, reads.get(slot),
                     steps_of_view(target.tensor, arguments, given) if target.is_result else (),
-                    target.origins,
+                    target.origins, target.passed,
                 )
             )  # fmt: skip
         uses = Counter([made.slot for made in found])
@@ -325,6 +324,7 @@ class Replay:
         for slot, k in self.arguments:
             node = arguments[k]._uop
             if keeps_addresses and node is nodes[k]():
+                self.objects[k] = ref(arguments[k])
                 continue
             nodes[k] = no_node  # until the program has been told
             handle = machine.flat_memory(node, self.device)
@@ -446,6 +446,8 @@ class Replay:
             return None  # written in place: its buffer is the same
         target = None if made.source is None else made.source.get(arguments)
         shape = made.shape if made.is_plain else sizes().bound(made.shape, self.values)
+        if made.passed:
+            made.given = from_arguments(made.passed, arguments, made.origins)
         node = made.node(shape, self.memory[made.slot])
         if made.source is not None:
             if target is not None:
@@ -483,8 +485,10 @@ def _find_origins(recording: _Recording, targets: Sequence[Target]) -> None:
         root = target.tensor._uop
         if target.source is None and root.dtype.is_float:
             read = holders.readers(set(floats_reached(without_bodies(root))))
-            refs = [source.tensor for source, _ in read if source.tensor and not source.gradient]
-            target.origins = frozenset([one for one in refs if id(one()) not in written])
+            found = [source for source, _ in read if not source.gradient]
+            found = [one for one in found if id(one.get(recording.arguments)) not in written]
+            target.origins = frozenset([one.tensor for one in found if one.tensor is not None])
+            target.passed = tuple([one.argument for one in found if one.argument is not None])
 
 
 def _compute(tensors: list[Tensor]) -> None:

@@ -14,7 +14,7 @@ from weakref import ref
 
 from proofgrad.core import settings
 from proofgrad.core.tensor.jit.nested import Hole, TensorKind, filled
-from proofgrad.core.tensor.jit.slots import no_node
+from proofgrad.core.tensor.jit.slots import from_arguments, no_node
 from proofgrad.core.tensor.methods.base import GRADIENTS
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.execute import LISTENER
@@ -35,13 +35,23 @@ _ASKED_IF_EXACT = settings.encoded("JIT", "DEBUG", "DEBUG_NANS", *settings.NOT_E
 class SameCall:
     """Such replays of one recording with an `only_launch`, of a function whose arguments are Tensors without names."""
 
-    __slots__ = ("_asked", "_is_plain", "_kinds", "_number", "_reads", "_replay", "_slots")
+    __slots__ = (
+        "_asked",
+        "_is_plain",
+        "_kinds",
+        "_number",
+        "_passes",
+        "_reads",
+        "_replay",
+        "_slots",
+    )
 
     def __init__(self, replay: Replay, kinds: Sequence[TensorKind]) -> None:
         self._replay, self._kinds = replay, kinds
         is_exact = not replay.exactness  # then one look says that nothing looser is asked for
         self._asked = _ASKED_IF_EXACT if is_exact else _ASKED
         self._is_plain = is_exact and replay.training is None
+        self._passes = any([made.passed for made in replay.made])
         self._slots = {k: slot for slot, k in replay.arguments}
         result = replay.result
         is_one = isinstance(result, Hole) and not result.is_argument
@@ -62,12 +72,14 @@ class SameCall:
             return None
         if not self._is_plain and not replay.is_as_exact():
             return None
+        are_others = False
         for k, one in enumerate(arguments):
             last = objects[k]()
             if last is not None and one is last and last._uop is nodes[k]():
                 continue
             if not self._is_taken(k, one):
                 return None
+            are_others = True
         for read, find in self._reads:
             tensor = read.source.get(arguments) if find is None else find()
             if tensor is None or tensor._uop is not read.node or replay.memory[read.slot] is None:
@@ -87,6 +99,11 @@ class SameCall:
         counters.kernel_count += replay.kernel_count
         counters.global_ops += replay.flops
         counters.global_mem += replay.nbytes
+        for made, spare in zip(replay.made, spares) if self._passes else ():
+            if made.passed:
+                if are_others:
+                    made.given = from_arguments(made.passed, arguments, made.origins)
+                spare.made_of.given = made.given
         if self._number is not None:
             return Tensor._new(spares[self._number].node, replay.device)
         results = [Tensor._new(spare.node, replay.device) for spare in spares]

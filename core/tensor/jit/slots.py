@@ -14,7 +14,7 @@ from proofgrad.core.ir.shapes import Shape, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.jit.aliasing import Step
 from proofgrad.core.tensor.jit.live_tensors import Source
-from proofgrad.core.tensor.lost_ways import Origins, note_origins
+from proofgrad.core.tensor.lost_ways import LOST, MadeOf, Origins, origins_of_argument
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.execute import allocate
 from proofgrad.core.tensor.runtime.memory import buffer_below, is_flat, memory_of, new_value
@@ -38,8 +38,14 @@ class Target:
     is_result: bool = False
     source: Source | None = None  # of one that is written to
     gradient_of: Source | None = None
-    # Of a result: Tensors that it is made of, in a way that a gradient could pass.
+    # Of a result: Tensors that it is made of, in a way that a gradient could pass, and the numbers of arguments.
     origins: Origins = frozenset()
+    passed: tuple[int, ...] = ()
+
+
+def from_arguments(passed: Sequence[int], arguments: Sequence[Tensor], known: Origins) -> list[Any]:
+    """The Tensors to which a gradient passes by these arguments of a call, but for `known` ones."""
+    return [one for k in passed for one in origins_of_argument(arguments[k], known)]
 
 
 @dataclass(slots=True)
@@ -82,6 +88,8 @@ class Made:
     read: Read | None = None  # of one that is written in place
     steps: Sequence[Step] = ()  # of a result that is a view
     origins: Origins = frozenset()  # to which a gradient would pass
+    passed: tuple[int, ...] = ()  # arguments to which it would
+    given: Sequence[Any] = ()  # what came from those of this replay, see `from_arguments`
     is_plain: bool = True
     may_spare: bool = False
     spares: list[Spare] = field(default_factory=list)
@@ -107,10 +115,13 @@ class Made:
     def node(self, shape: Shape, handle: Any) -> UOp:
         """The node of this replay's result, over the memory that `make_room` gave."""
         if self.again is not None:
+            if self.passed:
+                self.again.made_of.given = self.given
             return self.again.node
         node = new_value(self.info, shape, handle)
-        if self.origins:
-            note_origins(node, self.origins)
+        made_of, buffer = None, buffer_below(node)
+        if buffer is not None and (self.origins or self.passed):
+            made_of = LOST[buffer] = MadeOf(self.origins, self.given)
         if self.may_spare and len(self.spares) < SPARES:
-            self.spares.append(Spare(node, handle))
+            self.spares.append(Spare(node, handle, made_of))
         return node

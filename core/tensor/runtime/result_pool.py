@@ -21,8 +21,9 @@ SPARE_BYTES = 1 << 23  # of all results of a replay
 class Spare:
     """The value of a result: a BUFFER, through RESHAPE or not, and its memory."""
 
-    __slots__ = ("buffer", "handle", "node")
+    __slots__ = ("buffer", "handle", "made_of", "node")
 
-    def __init__(self, node: UOp, handle: Any) -> None:
+    def __init__(self, node: UOp, handle: Any, made_of: Any = None) -> None:
         self.node, self.handle = node, handle
+        self.made_of = made_of  # what is noted of the value in lost_ways.py
         self.buffer = node if node.op is BUFFER else node.src[0]
