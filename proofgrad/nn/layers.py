@@ -168,7 +168,9 @@ class Embedding(Shown):
                 f"an Embedding is asked with a Tensor of integers, not {type(idx).__name__}"
             )
         if not idx.dtype.is_int:
-            raise DtypeError(f"an Embedding is asked with integers, not {idx.dtype}")
+            raise DtypeError(
+                f"an Embedding is asked with integers, not {idx.dtype}: cast them to dtypes.int"
+            )
         return self.weight[idx]
 
 

@@ -83,7 +83,9 @@ class Replay:
         _check_devices(recording, tensors)
         _check_kept(recording, tensors)
         if not targets:
-            raise JitError(f"{recording.name} gives no Tensor and writes to none")
+            raise JitError(
+                f"{recording.name} gives no Tensor and writes to none: return what it computes, or assign it to a Tensor that exists"
+            )
         inputs = Inputs(recording, targets)
         _find_origins(recording, targets)
         roots = _roots(targets)

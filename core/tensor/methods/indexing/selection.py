@@ -190,7 +190,9 @@ class Selection(Reduction):
             raise IndexTypeError(f"cannot index with {describe(part)}")
         check_same_device("[]", self, part)
         if not part.dtype.is_int and not part.dtype.is_bool:
-            raise IndexTypeError(f"indices are integers or bools, not {part.dtype}")
+            raise IndexTypeError(
+                f"indices are integers or bools, not {part.dtype}: cast them to dtypes.int"
+            )
         return part if numbers is None else _Numbers(numbers, part)
 
     def _as_index(self, values: Any) -> TensorBase:
