@@ -13,7 +13,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.passes.stages import NO_MACHINE, GraphTactic, Tactic
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, lowered
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
-from proofgrad.core.compile.tactics import axes, nested_sums, to_program, unroll
+from proofgrad.core.compile.tactics import axes, columns, nested_sums, to_program, unroll
 from proofgrad.core.compile.tactics import block_reductions as blocks
 from proofgrad.core.compile.tactics import coalesce as merging
 from proofgrad.core.compile.tactics import local_buffers as kept_rows
@@ -79,6 +79,7 @@ choose_axes = on_graphs(axes.choose_axes)
 share_out_work_items = on_graphs(axes.share_out_work_items)
 lower_scatters = on_graphs(by_position.lower_scatters)
 use_local_buffers = on_graphs(kept_rows.use_local_buffers)
+rows_inside = on_graphs(columns.rows_inside)
 merge_loops = on_graphs(merging.merge_loops)
 join_sums = on_graphs(nested_sums.join_nested_sums)
 sum_in_blocks = on_graphs(blocks.sum_in_blocks)

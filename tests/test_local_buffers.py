@@ -17,6 +17,7 @@ from tactics import (
     cut_into_kernels,
     merge_loops,
     reductions_to_accumulators,
+    rows_inside,
     unroll_upcasts,
     use_local_buffers,
     vectorize,
@@ -69,6 +70,24 @@ def test_a_softmax_takes_each_exponential_once() -> None:
         1,
         1,
     )
+
+
+def scores_of_columns(x: Tensor) -> Tensor:
+    return x.sigmoid().softmax(-2)
+
+
+@pytest.mark.parametrize("width", [17, 20, 64, 70])
+def test_rows_across_memory_take_each_exponential_once_for_some_columns_at_a_time(
+    width: int,
+) -> None:
+    kernel = kernel_of(scores_of_columns, 3, 20, width)
+    kept = rows_inside(kernel, ROOM)
+    check_form(Form.KERNEL, kept)
+    assert (count(kernel, Ops.EXP), count(kept, Ops.EXP)) == (5, 2)
+    data = np.random.default_rng(0).standard_normal((3, 20, width)).astype(np.float32)
+    powers = np.exp(1 / (1 + np.exp(-data.astype(np.float64))))
+    found = scores_of_columns(Tensor(data)).numpy()
+    assert np.allclose(found, powers / powers.sum(1, keepdims=True), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Values that several loops over the same elements read: a maximum, a sum and the result of a softmax.
 
-Owns: which of them get a buffer. Does not own: which reductions run inside of the kernel that uses them (rows.py), costly values of a row along
-memory, which such a kernel keeps for itself (tactics/local_buffers.py), what views beyond these compute again (views.py).
+Owns: which of them get a buffer. Does not own: which reductions run inside of the kernel that uses them (rows.py), costly values of a row, which
+such a kernel keeps for itself (tactics/local_buffers.py, tactics/columns.py), what views beyond these compute again (views.py).
 
 Each loop computes the value again, and gathers it again where neighbours of its operands lie apart in memory, as those of a transposed matrix do.
 A kernel of its own takes it once, and its loops are those of nothing else: it fills vectors, and turns what it gathers around in registers.
@@ -113,11 +113,14 @@ def _length(reduction: UOp) -> int:
 
 
 def _is_kept(reduction: UOp, target: Target) -> bool:
-    """Whether a kernel keeps what it computed of a row: one that lies along memory."""
-    shape = reduction.src[0].shape
-    last = max([axis for axis, size in enumerate(shape) if size != 1], default=0)
-    nbytes = _length(reduction) * reduction.src[0].dtype.itemsize
-    return last in reduction.arg[1] and nbytes <= target.scratch_bytes
+    """Whether a kernel keeps what it computed of a row: one that lies along memory, or across it, of which it keeps a vector of rows at least."""
+    value, axes = reduction.src[0], reduction.arg[1]
+    last = max([axis for axis, size in enumerate(value.shape) if size != 1], default=0)
+    nbytes, lanes = _length(reduction) * value.dtype.itemsize, target.lanes(value.dtype)
+    if last in axes:
+        return nbytes <= target.scratch_bytes
+    room = min(target.scratch_bytes, target.room_bytes)
+    return len(axes) == 1 and value.shape[last] >= lanes and lanes * nbytes <= room
 
 
 def _gathered(value: UOp, stored: set[UOp]) -> int:

@@ -194,7 +194,8 @@ def _bytes_loaded(nest: Nest, load: UOp) -> int:
 
 def _is_window(one: Candidate, nest: Nest) -> bool:
     """Whether what is reduced along a loop is one vector, whose lanes are added up for each result."""
-    return not nest.is_of_results(one.loop) and nest.size(one.loop) <= one.lanes
+    is_reduced = any([n.op is Ops.REDUCE and one.loop in n.src[1:] for n in nest.free])
+    return is_reduced and nest.size(one.loop) <= one.lanes
 
 
 def _contiguous_first(kernel: UOp) -> list[UOp]:

@@ -24,6 +24,7 @@ from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
 from proofgrad.core.compile.steps.tables import require_room, require_value
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -112,21 +113,27 @@ def functions_of(
 ) -> dict[UOp, int]:
     """Of values, and of what is below them, a number that those have in common which are one function of such loops each.
 
-    `functions`: the numbers given so far. A value that does not change with the loops is itself.
+    `functions`: the numbers given so far. A value that does not change with the loops is itself. Index terms are integers without end, so
+    sums of them are the same in any order.
     """
     names: dict[UOp, int] = {}
+    terms: dict[UOp, tuple[int, ...]] = {}
     bound = _bound_loops(values)
     for node in toposort(values):
         if node in loops:
             key: Any = (None, loops.index(node), size_of(node))
         elif node in bound:
             key = bound[node]
+        elif node.op is Ops.ADD and node.dtype is dtypes.index:
+            below = [terms.get(s, (names[s],)) for s in node.src]
+            terms[node] = tuple(sorted(sum(below, ())))
+            key = (node.op, node.dtype, terms[node])
         elif all([functions.get(s) == names[s] for s in node.src]):  # nothing below changes
             key = node
         else:
-            below = [names[s] for s in node.src]
+            own = [names[s] for s in node.src]
             is_free = node.op in COMMUTATIVE
-            key = (node.op, node.dtype, node.arg, frozenset(below) if is_free else tuple(below))
+            key = (node.op, node.dtype, node.arg, frozenset(own) if is_free else tuple(own))
         names[node] = functions.setdefault(key, len(functions))
     return names
 

@@ -44,7 +44,7 @@ def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
     if target.scratch_bytes == 0 or find_contraction(nest.graph, target) is not None:
         return nest
     room, is_asked = target.scratch_bytes, context.override.buffered
-    while worth := [a for a in _worth_keeping(nest.graph) if _row_bytes(a) <= room]:
+    while worth := [a for a in worth_keeping(nest.graph) if _row_bytes(a) <= room]:
         alike = worth[0]
         if not is_asked and _is_in_lanes_of_rows(alike, nest.graph, target):
             return nest
@@ -68,7 +68,7 @@ def _row_bytes(alike: Alike) -> int:
     return size_of(loop) * value.dtype.itemsize
 
 
-def _worth_keeping(kernel: UOp) -> list[Alike]:
+def worth_keeping(kernel: UOp) -> list[Alike]:
     """The largest such values, after those that more loops compute than any of what is made of them, as the scores of a softmax.
 
     Once these are kept, the others are made of what is in memory. A row that is written out has them at hand.
