@@ -82,6 +82,25 @@ def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> No
         assert block_of(other) == 0
 
 
+def test_columns_of_a_block_that_one_tile_reads_are_not_packed() -> None:
+    large = replace(AVX512, cache_bytes=1 << 21, scratch_bytes=1 << 20, threads=1)
+    body = matmul(2, 590, 1470, dtype=dtypes.float32)
+    found = find_contraction(summed(body, large)[-1], large)
+    assert found is not None and found[0].blocks and not packs_columns(*found, large)
+
+
+def test_sums_that_lie_apart_are_taken_in_blocks_beside_which_storing_them_is_little() -> None:
+    for sizes, steps in (
+        ((4096, 5000, 40), 250),
+        ((1000, 5000, 100), 250),
+        ((2000, 2000, 20), 250),
+        ((4096, 1000, 10), 25),  # memory takes longer than so few products
+        ((4096, 256, 40), 0),  # too short for such blocks
+    ):
+        turned = matmul(*sizes, (True, False), dtype=dtypes.float32)
+        assert block_of(turned, target=replace(AVX512, cache_bytes=1 << 21, threads=1)) == steps
+
+
 def test_what_the_last_block_has_beyond_the_end_of_a_sum_is_no_window() -> None:
     """As such it would cost nothing that vectors lie across lines."""
     for depth in (1024, 1021):

@@ -129,6 +129,13 @@ def test_results_of_a_batch_are_waited_for_as_those_of_one_long_product() -> Non
     assert choose_blocks(*found, ONE_THREAD).row_tiles == 1
 
 
+def test_rows_of_a_batch_in_more_pages_than_are_foreseen_are_waited_for() -> None:
+    a, b = Tensor.empty(12, 256, 64).realize(), Tensor.empty(12, 256, 1024).realize()
+    (call,) = compiler().kernel_graph(UOp.sink((a.transpose(1, 2) @ b).uop).replace(arg="CPU")).src
+    found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
+    assert found is not None and not found[0].is_apart  # which would read 256 pages a tile
+
+
 def test_one_vector_a_row_leaves_no_port_for_lines_across_and_comes_slowly_from_memory() -> None:
     """Wide tiles load between multiplications, and read more of a row of the columns at a time."""
     tall, wide = Tile(15, 1, 16), Tile(8, 3, 16)

@@ -180,9 +180,11 @@ def _part_across_lines(columns: int, contraction: Contraction, target: Target) -
 
 def pays_packing(tile: Tile, readers: int, contraction: Contraction, target: Target) -> bool:
     """Whether columns are packed sooner than the tiles of an item that read them, so many, take them across lines."""
+    if readers < 2:
+        return False
     if contraction.column_count % tile.columns and masks_are_vectors(target):
         return False  # the mask of the last columns takes registers of the tile's
-    packing = cycles_to_pack(tile, contraction, target) / max(1, readers)
+    packing = cycles_to_pack(tile, contraction, target) / readers
     packing += waits_of_orders(tile, contraction, target, are_copied=True)[1]
     in_place = min(waits_of_orders(tile, contraction, target))
     return packing < in_place + cycles_across_lines(tile, contraction, target)
@@ -372,7 +374,7 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
     if is_far and nbytes > target.cache_bytes:
         return lines * core.memory_line_cycles
     if not is_far:
-        return lines / core.loads_a_cycle
+        return lines / core.loads_a_cycle + _cycles_of_first_reads(tile, contraction, target)
     cycles = cache.line_bytes / core.cache_bytes_a_cycle
     if contraction.rows_are_of_a_matrix and nbytes > _known_bytes(target):
         # They begin anywhere in a line, and each step, or each few, goes to another page.
@@ -380,6 +382,19 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
         width = contraction.row_count * contraction.itemsize
         cycles += SHOWN * TRANSLATION_CYCLES * min(1.0, width / target.page_bytes)
     return lines * cycles
+
+
+def _cycles_of_first_reads(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles that a step waits for rows of a matrix in memory, which other tiles read again: its pages are more than are foreseen."""
+    nbytes = table_elements(contraction.row_factor) * contraction.itemsize
+    if not contraction.rows_are_of_a_matrix or nbytes <= target.cache_bytes:
+        return 0.0
+    width = contraction.row_count * contraction.itemsize
+    pages = contraction.depth * min(1.0, width / target.page_bytes)
+    unforeseen = max(0.0, 1 - target.core.foreseen_pages / pages)
+    lines = tile.rows * contraction.itemsize / target.first_cache.line_bytes
+    reads = contraction.readers_of_rows(tile)
+    return unforeseen * lines * target.core.memory_line_cycles / reads
 
 
 def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
