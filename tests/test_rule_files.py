@@ -48,6 +48,22 @@ def test_one_mistake_is_the_error_of_the_parser() -> None:
         parse_whole("ruleset a over int\nrule b: x + 0 => y\nrule c: x * 1 => x")
 
 
+@pytest.mark.parametrize("missing", ["a:", "a: x", "a: x =>", "a: x + 0 => x where", "a: x => 1 +"])
+def test_a_rule_that_ends_too_early_is_no_mistake_of_the_next(missing: str) -> None:
+    """The first word of the next rule was read as a name, and each rule after it was told to be wrong."""
+    text = (
+        f'ruleset a over int\nrule {missing}\n# why\n"doc"\nrule b: x + 0 => x\nrule c: x * 1 => x'
+    )
+    with pytest.raises(RuleError) as caught:
+        parse_whole(text)
+    assert (caught.value.line, caught.value.column) == (2, 6 + len(missing))
+
+
+def test_a_file_without_a_header_is_one_mistake() -> None:
+    with pytest.raises(RuleError, match="^<text>:1:1: .* as in: ruleset mine over int"):
+        parse_whole("rule a: x + 0 => x\nrule b: x * 1 => x")
+
+
 def test_a_domain_that_is_none_is_told_beside_mistakes_of_rules() -> None:
     text = "ruleset a over nowhere\nrule b: x + => x\nrule c: x - => x"
     assert places(text) == [(1, 16), (2, 13), (3, 13)]

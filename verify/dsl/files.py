@@ -18,6 +18,7 @@ from proofgrad.verify.dsl.parser import ParsedFile, parse_rules
 
 MOST_MISTAKES = 20  # further ones are rarely read, and each costs a parse of the file
 _ITEM = re.compile(r"\s*(\"[^\"]*\"\s*)?(rule|cotangent|bounds|fact)\b")
+_HEADER = re.compile(r"\s*ruleset\b")
 _DOC_STRING = re.compile(r"\s*\"[^\"]*\"?\s*(#.*)?$")
 
 
@@ -84,7 +85,12 @@ def _further(text: str, filename: str, check_order: bool, error: RuleError) -> I
 
 def _item_around(lines: list[str], number: int) -> range | None:
     """The lines of the item that line `number`, counted from 0, is part of; None: of the header, or of nothing."""
-    starts = [_with_doc_string(lines, k) for k, line in enumerate(lines) if _ITEM.match(line)]
+    header = next((k for k, line in enumerate(lines) if _HEADER.match(line)), len(lines))
+    starts = [
+        _with_doc_string(lines, k)
+        for k, line in enumerate(lines)
+        if k > header and _ITEM.match(line)
+    ]
     before = [start for start in starts if start <= number]
     if not before:
         return None

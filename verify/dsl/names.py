@@ -74,6 +74,8 @@ MOVEMENT_OPS = {
     "skew": "SKEW",
     "copy": "COPY",
 }
+WHOLE_OPS = frozenset({*MOVEMENT_OPS, "contiguous", "detach"})
+WHOLE_DOMAINS = frozenset({"tensor", "derivative"})
 REDUCE_OPS = {"sum": "ADD", "product": "MUL", "max": "MAX", "min": "MIN"}
 
 NUMBER_INFIX = (

@@ -6,13 +6,15 @@ not own: names and types (elaborate.py), whether a set of rules ends (terminatio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.rule import Rule
@@ -112,25 +114,40 @@ def _parse(source: Source, start: str) -> Syntax:
     return tree
 
 
+_ITEM = re.compile(r"(rule|cotangent|bounds|fact|example)\b|\"(?<=\n\")")  # how one begins
+_UNREAD = re.compile(r"[A-Za-z_]{2,}|[^\n]")
+
+
 def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
-    expected = _expected_words(error)
-    hint = f"; expected {expected}" if expected else ""
+    accepted: set[str] = error.interactive_parser.accepts()  # type: ignore[attr-defined]
+    hint = f"; expected {_expected_words(accepted)}" if accepted else ""
+    is_item = _ITEM.match(source.text, error.pos_in_stream or 0) and "RULESET" not in accepted
     match error:
         case UnexpectedToken() if error.token.type == "$END":
-            return RuleSyntaxError(source, _end_of(source), f"the file ends too early{hint}")
-        case UnexpectedEOF():
-            return RuleSyntaxError(source, _end_of(source), f"the file ends too early{hint}")
+            return RuleSyntaxError(source, _end_of_read(error), f"the file ends too early{hint}")
+        case _ if is_item:
+            return RuleSyntaxError(source, _end_of_read(error), f"the rule ends too early{hint}")
         case UnexpectedToken():
             position, token = position_of(error.token), str(error.token)
-            hint = _slip(source, position, token) or hint
+            hint = _slip(source, position, token) or _meant(error.token, accepted) or hint
             return RuleSyntaxError(source, position, f"unexpected {token!r}{hint}")
         case UnexpectedCharacters():
             position = Position(error.line, error.column)
-            character = source.text[error.pos_in_stream or 0]
-            hint = _slip(source, position, character) or hint
-            return RuleSyntaxError(source, position, f"unexpected character {character!r}{hint}")
+            [found] = _UNREAD.findall(source.text, error.pos_in_stream or 0)[:1]
+            hint = _slip(source, position, found) or hint
+            what = f"character {found!r}" if len(found) == 1 else repr(found)
+            return RuleSyntaxError(source, position, f"unexpected {what}{hint}")
         case _:
             return RuleSyntaxError(source, Position(1, 1), f"not a rule file{hint}")
+
+
+def _end_of_read(error: UnexpectedInput) -> Position:
+    """Where what the parser took of the text ends, comments after it left out."""
+    taken = error.interactive_parser.parser_state.value_stack  # type: ignore[attr-defined]
+    if not taken:
+        return Position(1, 1)
+    last = taken[-1].meta if isinstance(taken[-1], Tree) else taken[-1]
+    return Position(last.end_line, last.end_column)
 
 
 # What other languages write, and what is written here.
@@ -141,6 +158,10 @@ _SLIPS = {
     "||": "'|' is the operation, 'or' stands between conditions",
     "**": "there are no powers; write a product",
     "if": "conditions follow 'where'; the choice of a value is where(p, x, y)",
+    "is": "'==' compares",
+    "in": "bounds are two conditions, as in 0 <= x, x < 8",
+    "~": "write !x, or x ^ -1 for integers",
+    "?": "the choice of a value is where(p, x, y)",
     ";": "a rule ends where the next one begins",
     "\xa0": "a no-break space; write a plain one",
     "\u2212": "a minus of typography; write '-'",
@@ -163,7 +184,7 @@ def _slip(source: Source, position: Position, found: str) -> str:
 _WORDS = {
     "NAME": "a name", "NUMBER": "a number", "COMPARE": "a comparison", "LPAR": "'('", "RPAR": "')'",
     "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'", "COLON": "':'",
-    "COMMA": "','", "EQUAL": "'='", "MINUS": "'-'", "BANG": "'!'",
+    "COMMA": "','", "RULESET": "'ruleset', as in: ruleset mine over int", "EQUAL": "'='", "MINUS": "'-'", "BANG": "'!'",
 }  # fmt: skip
 _OPERATORS = {
     "TIMES", "PLUS", "MINUS", "SHIFT", "PIPE", "CARET", "AMPERSAND", "COMPARE", "AND", "OR",
@@ -174,15 +195,23 @@ _AFTER_A_RULE = {
 }  # fmt: skip
 
 
-def _expected_words(error: UnexpectedInput) -> str:
+def _meant(token: Token, accepted: set[str]) -> str:
+    """What to write instead of a second comparison, or of a name that is near to a word."""
+    if token.type == "COMPARE" and "PIPE" in accepted:
+        return "; a comparison has two sides; write 0 <= x, x < 8, or (x < y) & (y < z)"
+    words = [name.lower() for name in accepted & _AFTER_A_RULE if name.isalpha()]
+    close = get_close_matches(str(token), words, n=1, cutoff=0.7) if token.type == "NAME" else []
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _expected_words(accepted: set[str]) -> str:
     """What could stand at the position of an error, with groups of tokens under one word."""
-    names = set(getattr(error, "accepts", None) or getattr(error, "allowed", None) or ())
-    names |= set(getattr(error, "expected", None) or ())
+    names = set(accepted)
     words: list[str] = []
     if {"NAME", "NUMBER"} <= names:
         words.append("a term")
         names -= _OPERANDS
-    if {"PLUS", "TIMES"} <= names:
+    if "PIPE" in names:
         words.append("an operator")
         names -= _OPERATORS | {"LPAR", "LSQB"}
     if {"RULE", "BOUNDS"} <= names:
@@ -194,11 +223,6 @@ def _expected_words(error: UnexpectedInput) -> str:
 
 def _keyword(terminal: str) -> str:
     return "'=>'" if terminal.startswith("__") else f"'{terminal.lower()}'"
-
-
-def _end_of(source: Source) -> Position:
-    lines = source.text.rstrip().split("\n")
-    return Position(len(lines), len(lines[-1]) + 1)
 
 
 def _check_depth(tree: Syntax, source: Source) -> None:

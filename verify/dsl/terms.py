@@ -6,7 +6,7 @@ expressions inside terms (expressions.py), types (types.py).
 
 from __future__ import annotations
 
-from lark import Tree
+from lark import Token, Tree
 
 from proofgrad.core.ir.ops import APPROXIMATED, Ops
 from proofgrad.core.rewrite.functions import COMPUTABLE
@@ -146,6 +146,8 @@ class Terms:
             self._scope.check_count(function, len(args), 2)
             value = self.term(args[0])
             return Node(names.CAST_OPS[name], (value,), self._type(args[1]))
+        if name in names.WHOLE_OPS:
+            self._check_whole(function)
         if name in names.MOVEMENT_OPS:
             self._scope.check_count(function, len(args), 2)
             value = self.term(args[0])
@@ -175,11 +177,24 @@ class Terms:
         if over_loop:
             ranges = self._loops(inside)
             value = self.term(body)
+            if isinstance(op, Text):
+                self._scope.types.takes(value.type, op.value, position_of(tree))
             return Node("REDUCE", (value, *ranges), value.type, op)
+        self._check_whole(function, "loop")
         self._scope.check_count(function, len(inside), 1, what="axes")
         value = self.term(body)
         axes = self.expressions.arg(inside[0])
         return Node("REDUCE_AXIS", (value,), value.type, Apply("pair", (op, axes)))
+
+    def _check_whole(self, function: Token, *others: str) -> None:
+        """Refuse an operation on whole tensors in a rule about elements. `others`: domains that know it too."""
+        if self._scope.domains[0] not in names.WHOLE_DOMAINS:
+            domains = " or ".join([f"`over {domain}`" for domain in ("tensor", *others)])
+            raise self._scope.error(
+                function,
+                f"{str(function)!r} is no operation on elements of {', '.join(self._scope.domains)};"
+                f" say {domains}",
+            )
 
     def _loops(self, inside: list[Syntax]) -> tuple[Var, ...]:
         """What stands in the brackets of a reduction: nothing, R, r, or r, R."""

@@ -104,7 +104,11 @@ class Types:
 
     def forbid_floats(self, slot: str, position: Position) -> None:
         """Let `finish` refuse the rule if `slot` may be a float: `x <= y` means `!(y < x)`, which is wrong for NaN."""
-        self._checks.append((slot, "<=", position))
+        self.takes(slot, "<=", position)
+
+    def takes(self, slot: str, op: str, position: Position) -> None:
+        """Let `finish` refuse the rule if `slot` may be of a type that the operation does not take."""
+        self._checks.append((slot, op, position))
 
     def operation(self, op: str, sources: list[str], position: Position) -> str:
         """The type of the result; sources are unified as the operation wants."""
@@ -123,7 +127,7 @@ class Types:
                 return sources[0]
         for other in sources[1:]:
             self.unify(sources[0], other, position)
-        self._checks.append((sources[0], op, position))
+        self.takes(sources[0], op, position)
         return sources[0]
 
     # -- at the end ------------------------------------------------------------------------------
@@ -201,8 +205,8 @@ class Types:
             raise RuleError(
                 self._source,
                 position,
-                "every term of this rule comes out as bool, which is not in"
-                f" {', '.join(self._domains)}; say `over bool` if that is meant",
+                f"every term of this rule comes out as {' or '.join(sorted(used))}, which is not in"
+                f" {', '.join(self._domains)}; say `over {', '.join(sorted(used))}` if that is meant",
             )
 
     def possible(self, type_: str) -> tuple[DType, ...]:
@@ -236,7 +240,7 @@ def _misfit(value: int | float, dtype: DType, exact: bool) -> str:
         if isinstance(value, float):
             return f"{value} is no {dtype.name}; write an integer without a point"
         if dtype.lo is not None and dtype.hi is not None and not dtype.lo <= value <= dtype.hi:
-            return f"{value} does not fit {dtype.name}, which holds {dtype.lo} to {dtype.hi}"
+            return f"{value} does not fit {dtype.name}, which holds {dtype.lo} to {dtype.hi}; say `over` types that hold it"
         return ""
     if isinstance(value, int):
         return f"{value} is an integer, but {dtype.name} is possible here; write {value}.0"
