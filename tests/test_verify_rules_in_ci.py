@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
+import z3
 
 from proofgrad.verify.cli import _parser, main
+from proofgrad.verify.encode.answers import check
 from proofgrad.verify.prove.workers import process_count
 
 RIGHT = "ruleset right over int8\nrule double: x + x => x * 2\n"
@@ -121,3 +128,29 @@ def test_the_program_of_a_counterexample_shows_truncating_remainders(
     assert "left = x.fmod(" in program
     exec(program, {})
     assert capsys.readouterr().out == "[-1] [7]\n"
+
+
+def test_ctrl_c_ends_a_call_of_the_solver() -> None:
+    """With one process z3 took the interrupt for itself, and the command went on."""
+    x = z3.BitVec("x", 64)
+    solver = z3.Solver()
+    solver.add(x * x * x + 1 == 0, x != -1)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        check(solver)
+
+
+def test_without_a_solver_the_command_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "z3.py").write_text("raise ModuleNotFoundError('none', name='z3')")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from proofgrad.verify.cli import main; sys.exit(main(['--refuted']))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 1 and "`pip install z3-solver`" in ended.stderr
+
+
+def test_facts_that_ask_for_themselves_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "endless.rules"
+    file.write_text("ruleset endless over uint8\nbounds of_bits: x in [0, may(x)]\n")
+    assert main([str(file), "-j", "1"]) == 1
+    assert "is asked for by what it asks, without end" in capsys.readouterr().out

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from proofgrad.verify.commands.prove import Options
 
 
+_NEEDED = {"z3": "z3-solver", "lark": "lark"}  # what proves, and what installs it
 # What the command does instead of proving; the names of its options.
 _TASKS = ("check", "update", "watch", "refuted", "mutants", "crosscheck", "check_records", "report")
 
@@ -72,6 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except AdditionError as error:
         print(error)
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        needed = f"`pip install {_NEEDED[error.name]}`; `verify-rules --check` does without"
+        print(f"proofs need the package {error.name}: {needed}", file=sys.stderr)
         return 1
     except OSError as error:  # of files that are read the commands tell themselves
         print(f"nothing was written: {error}; --no-write says the same", file=sys.stderr)

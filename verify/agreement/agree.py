@@ -127,6 +127,10 @@ class _Trial:
                         break
         except Differs as error:
             self.difference = f"{case}:\n{error}"
+        except RecursionError:
+            self.difference = (
+                f"{case}:\n  what the line says is asked for by what it asks, without end"
+            )
         self.fired += bool(fired)
         return fired
 
@@ -166,9 +170,14 @@ class _Trial:
         for text in self.rule.examples:
             for node in read_example(text)[0].toposort():
                 yield node, self._seed
-        if isinstance(self.rule.left, Var) and case.dtype(self.rule.left.type) is dtypes.index:
+        is_rewrite = self.rule.kind is RuleKind.REWRITE
+        if (
+            is_rewrite
+            and isinstance(self.rule.left, Var)
+            and case.dtype(self.rule.left.type) is dtypes.index
+        ):
             for node in sums_over_short_loops():
-                walked = self._walked(node)
+                walked = self._walked(node, self._alone())
                 if walked is not None:
                     self._compare(case, node, walked, Random(self._seed))
 
@@ -188,13 +197,15 @@ class _Trial:
             return 0
         points = self._compare(case, node, result, random)
         if points and self.instances < WALKED:
-            walked = self._walked(node) if self._ends else None
+            walked = self._walked(node, self._alone()) if self._ends else None
             if walked is not None:
                 self._compare(case, node, walked, random)
             if len(self._done) == 1 and not self.about.on_tensors:
                 check_parts(node, random, self._facts, FEW_POINTS)
-        if points and self._sums is not None:
-            self._compare(case, node, self._sums.rewrite(node), random)
+        if points and self._sums is not None and self._ends:
+            walked = self._walked(node, self._sums)
+            if walked is not None:
+                self._compare(case, node, walked, random)
         return points
 
     def _result(self, node: UOp) -> UOp | None:
@@ -207,13 +218,16 @@ class _Trial:
             raise Differs(f"  the engine cannot run it on\n{shown(node)}\n  {error!r}") from error
         return None
 
-    def _walked(self, node: UOp) -> UOp | None:
-        """What the engine's walk makes of the node by this rule alone; None if that does not end.
+    def _alone(self) -> Rewriter:
+        return Rewriter([self._rules], self._facts, Uncounted())
+
+    def _walked(self, node: UOp, rewriter: Rewriter) -> UOp | None:
+        """What the engine's walk makes of the node; None if that does not end.
 
         Whether rewriting ends is asked of the order of a file's rules, and is not what they mean.
         """
         try:
-            return Rewriter([self._rules], self._facts, Uncounted()).rewrite(node)
+            return rewriter.rewrite(node)
         except RewriteError as error:
             if str(error).startswith(ENDLESS):
                 self._ends = False

@@ -15,6 +15,7 @@ from lark import Token, Tree
 from proofgrad.core.rewrite.extractors import NUMBER, TRUTH
 from proofgrad.core.rewrite.rule import (
     FACT_KINDS,
+    LOOSE_CLASSES,
     NUMBER_KINDS,
     Calc,
     Expr,
@@ -81,11 +82,14 @@ class Elaborator:
         kind = self._kind(tree, children)
         clauses = _take_all(children, ("where_clause", "when_clause", "let_clause"))
         domains = _domains(over.children[0], self._source) if over else self._header.domains
+        self._check_domains(kind, domains, tree)
         self._scope = Scope(domains, self._source)
         self._terms = Terms(self._scope)
         self._declare(params)
         left = self._left(children[0])
         self._scope.left_side = False
+        if kind in FACT_KINDS:
+            self._scope.types.takes(left.type, kind.value, position_of(children[0]))
         self._check_ranges(left, children[0])
         extractors = tuple([self._extractor(c) for c in clauses if c.data == "let_clause"])
         self._scope.in_loop = False
@@ -96,6 +100,10 @@ class Elaborator:
         settled = self._scope.types.resolve((left, right, where, when, extractors))
         parts = dict(zip(("left", "right", "where", "when", "extractors"), settled))
         self._check_bound_types(types, parts["left"], children[0])
+        if kind is RuleKind.REWRITE and parts["right"] == (parts["left"],):
+            raise self._scope.error(
+                children[1], "both sides are the same: the rule changes nothing"
+            )
         rule = Rule(
             name=str(name),
             ruleset=self._header.name,
@@ -110,6 +118,18 @@ class Elaborator:
         )
         self._check_sorts(rule, tree)
         return rule
+
+    def _check_domains(self, kind: RuleKind, domains: tuple[str, ...], tree: Syntax) -> None:
+        """Gradients are laws of reals, other laws are not; facts are of one element."""
+        for domain in domains:
+            if (domain == "derivative") is not (kind is RuleKind.COTANGENT):
+                wanted = "a line `cotangent` is for `over derivative`, and no other is"
+            elif kind in FACT_KINDS and domain in (*names.STRUCTURAL_DOMAINS, *LOOSE_CLASSES):
+                wanted = "facts are of elements: `over int, index, float, bool` or types"
+            else:
+                continue
+            reason = f"nothing is claimed here over {domain}: {wanted}"
+            raise RuleError(self._source, position_of(tree.children[0]), reason)
 
     def _check_sorts(self, rule: Rule, tree: Syntax) -> None:
         """Refuse a rule in which a part is of another sort than its position wants."""

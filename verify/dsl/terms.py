@@ -145,7 +145,8 @@ class Terms:
         if name in names.CAST_OPS:
             self._scope.check_count(function, len(args), 2)
             value = self.term(args[0])
-            return Node(names.CAST_OPS[name], (value,), self._type(args[1]))
+            made = self._scope.types.cast(value.type, self._type(args[1]), position_of(tree))
+            return Node(names.CAST_OPS[name], (value,), made)
         if name in names.WHOLE_OPS:
             self._check_whole(function)
         if name in names.MOVEMENT_OPS:

@@ -11,15 +11,18 @@ import math
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float
-from proofgrad.core.ir.ops import COMPARE, ELEMENTS, FLOATS, INTS, NUMBERS, Ops
+from proofgrad.core.ir.ops import COMPARE, ELEMENTS, FLOATS, INTEGERS, INTS, NUMBERS, Ops
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES, TYPE_CLASSES
 from proofgrad.verify.dsl.errors import Position, RuleError, Source, near
 from proofgrad.verify.dsl.names import STRUCTURAL_DOMAINS, written
 
-# Comparisons and choices take every type.
+# Comparisons and choices take every type. A fact is of the types of its numbers.
 OP_KINDS: dict[str, frozenset[Kind]] = {
     op.name: row.kinds for op, row in ELEMENTS.items() if op not in COMPARE | {Ops.WHERE}
-}
+} | {
+    "bounds": NUMBERS | {Kind.BOOL}, "bits": INTS, "divisor": INTEGERS, "finite": FLOATS,
+    "not_nan": FLOATS,
+}  # fmt: skip
 
 
 class Types:
@@ -32,6 +35,7 @@ class Types:
         self._parent: dict[str, str] = {}
         self._about: dict[str, str] = {}  # slot -> the variable that has it, for messages
         self._checks: list[tuple[str, str, Position]] = []  # (slot, op, position)
+        self._casts: list[tuple[str, str, Position]] = []  # (slot, type, position)
         self._literals: list[tuple[str, Any, Position]] = []
         self._named: set[str] = set()
 
@@ -110,6 +114,11 @@ class Types:
         """Let `finish` refuse the rule if `slot` may be of a type that the operation does not take."""
         self._checks.append((slot, op, position))
 
+    def cast(self, slot: str, type_: str, position: Position) -> str:
+        """The type of a cast; `finish` refuses what no graph has, an index made of a float."""
+        self._casts.append((slot, type_, position))
+        return type_
+
     def operation(self, op: str, sources: list[str], position: Position) -> str:
         """The type of the result; sources are unified as the operation wants."""
         match op:
@@ -137,6 +146,8 @@ class Types:
         self._settle(root, position)
         for slot, op, at in self._checks:
             self._check_operation(self._root(slot), op, at)
+        for slot, made, at in self._casts:
+            self._check_cast(self._root(slot), self._root(made), at)
         for slot, value, at in self._literals:
             self._check_literal(self._root(slot), value, at)
         self._check_used(position)
@@ -185,6 +196,12 @@ class Types:
         raise RuleError(
             self._source, position, f"{what} {', '.join(wrong)}; say `over` other domains or types"
         )
+
+    def _check_cast(self, type_: str, made: str, position: Position) -> None:
+        wrong = [d.name for d in self.possible(type_) if d.kind not in INTEGERS | {Kind.BOOL}]
+        if dtypes.index in self.possible(made) and wrong:
+            reason = f"{', '.join(wrong)} is cast to an int first, and that to index"
+            raise RuleError(self._source, position, reason)
 
     def _check_literal(self, type_: str, value: int | float, position: Position) -> None:
         for dtype in self.possible(type_):

@@ -17,6 +17,7 @@ import z3
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.verify.encode.answers import check
 from proofgrad.verify.kernels.samples import Samples
 from proofgrad.verify.kernels.terms import (
     Points,
@@ -173,7 +174,7 @@ class Questions:
         solver.set(rlimit=most_steps)
         solver.add(*self.terms.constraints((claim, *given)))
         solver.add(*[self.terms.term(g) for g in given], z3.Not(self.terms.term(claim)))
-        verdict = str(solver.check())
+        verdict = str(check(solver))
         point: dict[str, int] = {}
         if verdict == "sat":
             model = solver.model()

@@ -19,6 +19,7 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.evaluate import from_bits
+from proofgrad.verify.encode.answers import check
 
 PROVED, REFUTED, OPEN = "unsat", "sat", "unknown"
 MOST_SECONDS = 600
@@ -105,7 +106,7 @@ def _decide(context: Any, texts: Sequence[str], most_steps: int, most_seconds: f
         before = _steps(solver)  # a context counts on
         solver.set(rlimit=most_steps, timeout=int(most_seconds * 1000))
         solver.from_string(text)
-        verdict = str(solver.check())
+        verdict = str(check(solver))
         steps += _steps(solver) - before
         if verdict != PROVED:
             return Answers(verdict, steps, position, solver if verdict == REFUTED else None)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import z3
 
+from proofgrad.verify.encode.answers import check
 from proofgrad.verify.steps.terms import Formula, Known, Term, Truth, applied, power
 
 PROVED, REFUTED, UNKNOWN = "proved", "refuted", "unknown"
@@ -370,7 +371,7 @@ class Asked:
 def _check(solver: Any) -> tuple[Any, int]:
     """What z3 answers, and the steps that it took."""
     before = _steps(solver)
-    found = solver.check()
+    found = check(solver)
     return found, _steps(solver) - before
 
 
