@@ -154,3 +154,14 @@ def test_facts_that_ask_for_themselves_are_refused(
     file.write_text("ruleset endless over uint8\nbounds of_bits: x in [0, may(x)]\n")
     assert main([str(file), "-j", "1"]) == 1
     assert "is asked for by what it asks, without end" in capsys.readouterr().out
+
+
+def test_args_of_other_operations_are_drawn_only_where_they_have_their_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shape was drawn for pads: a TypeError in place of a verdict."""
+    file = tmp_path / "pads.rules"
+    rule = "pad(expand(x, s), a) => expand(x, s)   where is_zero_pad(a)"
+    file.write_text(f"ruleset pads over tensor\nrule none (T in int32): {rule}\n")
+    assert main([str(file), "-j", "1"]) == 0
+    assert "proved" in capsys.readouterr().out

@@ -380,8 +380,10 @@ class Instance:
     def _legal_arg(self, op: Ops, shape: tuple[int, ...]) -> Any:
         """An arg that is legal, or that another operation has."""
         choose, rank = self.random.choice, len(shape)
-        if self._args and self.random.random() < 0.3:
-            return choose(list(self._args.values()))
+        pairs = op in (Ops.PAD, Ops.SHRINK)
+        alike = [a for a in self._args.values() if all([type(p) is tuple for p in a]) is pairs]
+        if alike and self.random.random() < 0.3:
+            return choose(alike)
         match op:
             case Ops.RESHAPE:
                 shapes = [n.shape for n in self._nodes.values() if prod(n.shape) == prod(shape)]

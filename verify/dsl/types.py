@@ -219,11 +219,12 @@ class Types:
             )
         structural = self._domains[0] in (*STRUCTURAL_DOMAINS, "cast")
         if not structural and self._domains != ("bool",) and not self._classes:
+            meant = "bool" if used <= {"bool"} else "cast"
             raise RuleError(
                 self._source,
                 position,
-                f"every term of this rule comes out as {' or '.join(sorted(used))}, which is not in"
-                f" {', '.join(self._domains)}; say `over {', '.join(sorted(used))}` if that is meant",
+                f"every term of this rule comes out as {' or '.join(sorted(used))}, and"
+                f" none as the T of {', '.join(self._domains)}; say `over {meant}` if that is meant",
             )
 
     def possible(self, type_: str) -> tuple[DType, ...]:
