@@ -119,7 +119,7 @@ _UNREAD = re.compile(r"[A-Za-z_]{2,}|[^\n]")
 
 
 def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
-    accepted: set[str] = error.interactive_parser.accepts()  # type: ignore[attr-defined]
+    accepted: set[str] = error.interactive_parser.accepts()  # type: ignore[no-untyped-call]
     hint = f"; expected {_expected_words(accepted)}" if accepted else ""
     is_item = _ITEM.match(source.text, error.pos_in_stream or 0) and "RULESET" not in accepted
     match error:
@@ -143,7 +143,7 @@ def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
 
 def _end_of_read(error: UnexpectedInput) -> Position:
     """Where what the parser took of the text ends, comments after it left out."""
-    taken = error.interactive_parser.parser_state.value_stack  # type: ignore[attr-defined]
+    taken = error.interactive_parser.parser_state.value_stack
     if not taken:
         return Position(1, 1)
     last = taken[-1].meta if isinstance(taken[-1], Tree) else taken[-1]
