@@ -7,6 +7,7 @@ A stage is rule sets, which fire only with proofs, or a named procedure, which h
 from __future__ import annotations
 
 from proofgrad.core.compile.fusion.kernels import cut_into_kernels
+from proofgrad.core.compile.fusion.past_writes import read_what_was_written
 from proofgrad.core.compile.fusion.shared_kernels import order_operands, read_slices
 from proofgrad.core.compile.fusion.split_reductions import split_long_reductions
 from proofgrad.core.compile.lowering.linearize import linearize
@@ -51,7 +52,13 @@ _LEGALISE = RuleSets(
 
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),
-    Stage("split reductions", Form.TENSOR_GRAPH, GraphTactic(split_long_reductions), optional=True),
+    Stage("read past writes", Form.TENSOR_GRAPH, GraphTactic(read_what_was_written), optional=True),
+    Stage(
+        "split reductions",
+        Form.TENSOR_GRAPH,
+        GraphTactic(split_long_reductions, in_parts=True),
+        optional=True,
+    ),
     Stage("cut into kernels", Form.KERNEL_GRAPH, GraphTactic(cut_into_kernels, required=True)),
     Stage("read parts", Form.KERNEL_GRAPH, GraphTactic(read_slices), optional=True),
     Stage("order operands", Form.KERNEL_GRAPH, GraphTactic(order_operands), optional=True),

@@ -34,7 +34,7 @@ from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts  # noqa: E402
 from proofgrad.core.compile.steps.tensor_program import GRAPH_STEPS, traced  # noqa: E402
 from proofgrad.core.ir.dtypes import DType, dtypes  # noqa: E402
-from proofgrad.core.ir.ops import Ops  # noqa: E402
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops  # noqa: E402
 from proofgrad.core.ir.uop import UOp, toposort  # noqa: E402
 
 DEVICE, ANOTHER = "TEST", "ANOTHER"
@@ -243,6 +243,56 @@ def slices() -> Iterator[UOp]:
                 yield store.store(traced(graph), set(graph.src)).graph
 
 
+def writes() -> Iterator[UOp]:
+    """Every slice of every way to write to, or add to, every place of 4 elements, or of 2 and 3; behind another write."""
+    for shape in ((4,), (2, 3)):
+        ranges = [[(b, e) for b in range(n) for e in range(b + 1, n + 1)] for n in shape]
+        places = list(product(*ranges))
+        for k, (place, taken) in enumerate(product(places, repeat=2)):
+            before = list(_written(tensor(0, *shape), 1, places[k % len(places)]))
+            for value in _written(before[k % len(before)], 2, place):
+                more = value.alu(Ops.NEG).alu(Ops.MUL, value) if k % 3 else value
+                yield program(UOp(Ops.SHRINK, value.dtype, (more,), taken))
+
+
+def _written(whole: UOp, number: int, place: tuple[tuple[int, int], ...]) -> Iterator[UOp]:
+    """What is there with a tensor of that number in a place: instead, added, under a mask, as a slice of what is as large, alone."""
+    sizes = [end - begin for begin, end in place]
+    around = tuple([(begin, n - end) for (begin, end), n in zip(place, whole.shape)])
+    padded = lambda x: UOp(Ops.PAD, x.dtype, (x,), around)
+    there = tensor(number, *sizes)
+    true = UOp(Ops.RESHAPE, dtypes.bool, (UOp.const(dtypes.bool, True),), (1,) * len(sizes))
+    everywhere = padded(UOp(Ops.EXPAND, dtypes.bool, (true,), tuple(sizes)))
+    value = padded(there)
+    yield everywhere.alu(Ops.WHERE, value, whole)
+    yield value.alu(Ops.ADD, whole)
+    yield whole.alu(Ops.ADD, value)
+    yield padded(there.alu(Ops.CMPLT, tensor(number + 2, *sizes))).alu(Ops.WHERE, value, whole)
+    yield everywhere.alu(Ops.WHERE, whole.alu(Ops.NEG), whole)
+    yield value
+    line = UOp(
+        Ops.RESHAPE,
+        dtypes.int32,
+        (UOp(Ops.IOTA, dtypes.int32, (), whole.shape[-1]),),
+        (*[1] * (len(sizes) - 1), whole.shape[-1]),
+    )
+    one = UOp(
+        Ops.RESHAPE, dtypes.int32, (UOp.const(dtypes.int32, place[-1][0]),), (1,) * len(sizes)
+    )
+    border = line.alu(Ops.CMPLT, UOp(Ops.EXPAND, dtypes.int32, (one,), line.shape))
+    yield UOp(Ops.EXPAND, dtypes.bool, (border,), whole.shape).alu(Ops.WHERE, whole, value)
+
+
+def sets_of_slices(graph: UOp) -> Iterator[Arguments]:
+    """The slices of a program, they and all operations on elements, a slice of another program, and what is no slice."""
+    nodes = toposort((graph,))
+    slices = [node for node in nodes if node.op is Ops.SHRINK]
+    yield (frozenset(slices),)
+    yield (frozenset([*slices, *[node for node in nodes if node.op in ELEMENTWISE]]),)
+    yield (frozenset([UOp(Ops.SHRINK, dtypes.int32, (tensor(9, 3),), ((0, 1),))]),)
+    yield (frozenset([node for node in nodes if node.op is Ops.BUFFER]),)
+
+
 def operations() -> Iterator[UOp]:
     """The kernels of every operation of two operands, of memory and of what another one gives, by turns in each order."""
     numbers = [tensor(k, 3) for k in range(3)]
@@ -276,12 +326,14 @@ def sets_of_kernels(graph: UOp) -> Iterator[Arguments]:
 GRAPH_ARGUMENTS: dict[str, Callable[[UOp], Iterable[Arguments]]] = {
     "reduce_in_parts": ways_of,
     "store": sets_of_values,
+    "read_through": sets_of_slices,
     "read_parts": sets_of_kernels,
     "exchange": sets_of_kernels,
 }
 PROGRAMS: dict[str, Callable[[], Iterable[UOp]]] = {
     "reduce_in_parts": lambda: chain(nested_reductions(), reductions()),
     "store": lambda: chain(nested_reductions(), chains()),
+    "read_through": writes,
     "read_parts": slices,
     "exchange": lambda: chain(slices(), operations()),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proofgrad import Tensor, nn
@@ -42,6 +43,52 @@ def deep(layers: int) -> list[Tensor]:
     for _ in range(layers):
         x = (x - (x > 0).where(x, 0).sum(0)) @ weight
     return [x]
+
+
+def some(*shape: int) -> Tensor:
+    """What memory holds."""
+    return Tensor(np.ones(shape, np.float32))
+
+
+def filtered(steps: int) -> list[Tensor]:
+    """Each element of a signal made of the one before, written one after the other, and the gradients."""
+    x, a = some(steps), some(1)
+    y = Tensor.zeros(steps).contiguous()
+    for k in range(steps):
+        y[k] = a[0] * y[k - 1] + x[k] if k else x[k]
+    return [y, *y.square().sum().gradient(x, a)]
+
+
+def added(steps: int) -> list[Tensor]:
+    """Rows that are added to one after the other, from behind, and the gradient."""
+    x, y = some(steps, 8), Tensor.zeros(steps, 8).contiguous()
+    for k in range(steps):
+        y[k] += x[steps - 1 - k] * 2
+    return [y, *y.square().sum().gradient(x)]
+
+
+def states(steps: int) -> list[Tensor]:
+    """States, stacked, and gradients of a loss that each of them adds to."""
+    scaled, weight = some(steps, 4, 8), some(8, 8)
+    x, state, found = (scaled - 0.5) * 2, Tensor.zeros(4, 8), list[Tensor]()
+    for k in range(steps):
+        state = (x[k] + state @ weight).tanh()
+        found.append(state)
+    loss = (Tensor.stack(*found) - 0.5).square().sum()
+    return [loss, *loss.gradient(weight)]
+
+
+@pytest.mark.parametrize("make", [filtered, added, states])
+def test_steps_of_a_loop_are_the_same_kernels(make: Callable[[int], list[Tensor]]) -> None:
+    """But for what puts them together, some steps each."""
+    few, many = [_kernels(make(steps)) for steps in (48, 72)]
+    assert many - few <= 24 // 4
+
+
+def _kernels(tensors: list[Tensor]) -> int:
+    """How many different kernels a program has."""
+    graph = machine.graph_to_run([tensor.uop for tensor in tensors], tensors[0].device)
+    return len({call.src[0] for call in machine.compiler().kernel_graph(graph).src})
 
 
 @pytest.mark.parametrize("make", [recurrent, by_hand, deep])

@@ -25,6 +25,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.passes.forms import Form
 from proofgrad.core.compile.passes.stages import GraphTactic, Stage, run_stages
 from proofgrad.core.compile.steps.loop_nest import STEPS, StepRefused
+from proofgrad.core.compile.steps.read_through import read_through
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, reduce_in_parts
 from proofgrad.core.compile.steps.store import store
 from proofgrad.core.compile.steps.tensor_program import (
@@ -42,7 +43,14 @@ from proofgrad.core.tensor.runtime.realize import compiler
 
 
 @pytest.mark.parametrize(
-    ("name", "stride"), [("reduce_in_parts", 1), ("store", 7), ("read_parts", 1), ("exchange", 1)]
+    ("name", "stride"),
+    [
+        ("read_through", 19),
+        ("reduce_in_parts", 1),
+        ("store", 7),
+        ("read_parts", 1),
+        ("exchange", 1),
+    ],
 )
 def test_a_step_keeps_what_small_programs_compute(name: str, stride: int) -> None:
     """Every so many of them; `python tests/small_graphs.py` tries all."""
@@ -136,6 +144,42 @@ def test_many_reductions_are_taken_in_one_walk() -> None:
         value = spread.alu(Ops.ADD, value)
     made = taken(parts, value)
     assert len([n for n in toposort((made,)) if n.op is Ops.CONTIGUOUS]) == len(parts)
+
+
+# -- past writes ----------------------------------------------------------------------------------
+
+
+def test_zero_added_twice_is_zero_added_once_for_every_type() -> None:
+    for dtype in (*dtypes.ints, *dtypes.floats):
+        zero = 0.0 if dtype.is_float else 0
+        for value in edge_values(dtype):
+            once = evaluate(Ops.ADD, dtype, (value, zero))
+            assert repr(evaluate(Ops.ADD, dtype, (once, zero))) == repr(once)
+
+
+def test_a_slice_of_unknown_size_is_not_read_past_writes() -> None:
+    n = Variable("n", 1, 6).bind(4)
+    some = UOp(Ops.SHRINK, dtypes.int32, (tensor(0, 6),), ((0, n),))
+    with pytest.raises(StepRefused, match="a slice of unknown size"):
+        read_through(traced(program(some)), frozenset([some]))
+
+
+def test_a_slice_reads_past_many_writes_in_one_walk() -> None:
+    """Each of them a step of a loop that reads the one before: what is left is the chain of the steps."""
+    steps = 300
+    true = UOp(Ops.RESHAPE, dtypes.bool, (UOp.const(dtypes.bool, True),), (1,))
+    value, slices = tensor(0, steps), list[UOp]()
+    for k in range(1, steps):
+        slices.append(UOp(Ops.SHRINK, dtypes.int32, (value,), ((k - 1, k),)))
+        mask, step = [
+            UOp(Ops.PAD, x.dtype, (x,), ((k, steps - 1 - k),))
+            for x in (true, slices[-1].alu(Ops.NEG))
+        ]
+        value = mask.alu(Ops.WHERE, step, value)
+    last = UOp(Ops.SHRINK, dtypes.int32, (value,), ((steps - 1, steps),))
+    made = read_through(traced(program(last)), frozenset([*slices, last])).graph
+    ops = [n.op for n in toposort((made,))]
+    assert (ops.count(Ops.NEG), ops.count(Ops.WHERE), ops.count(Ops.SHRINK)) == (steps - 1, 0, 1)
 
 
 # -- values in memory -----------------------------------------------------------------------------

@@ -75,6 +75,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "accumulate": ("_fill",),
     "lanes": ("_combiner",),
     "store": ("over_memory", "number_of"),
+    "read_through": ("is_apart", "is_inside", "is_before", "is_behind", "counted_from", "of_slice", "of_repeated", "summed"),
     "read_parts": ("begin_of", "reach_of"),
     "exchange": ("exchanged",),
     "reduce_in_parts": ("in_blocks", "with_blocks_first", "ends_of"),
@@ -115,7 +116,7 @@ BODIES = (
         "tables",
     ),
     *("accumulate", "lanes", "narrow", "extend", "window", "leave", "split_index_set", "align"),
-    *("tensor_program", "reduce_in_parts", "store", "read_parts", "exchange"),
+    *("tensor_program", "read_through", "reduce_in_parts", "store", "read_parts", "exchange"),
 )
 SECONDS = 120  # of a process's own time for one fault
 CONDITIONS = Path(__file__).resolve().parents[1] / "test_step_conditions.py"

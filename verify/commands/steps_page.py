@@ -19,7 +19,7 @@ from proofgrad.verify.steps.all_steps import all_steps
 
 # In the order in which a program and its kernels meet them.
 ORDER = (
-    *("reduce_in_parts", "store", "read_parts", "exchange"),
+    *("read_through", "reduce_in_parts", "store", "read_parts", "exchange"),
     *(
         "join_sums",
         "read_inside",

@@ -23,7 +23,7 @@ from typing import Any
 import numpy
 
 from proofgrad.core import settings
-from proofgrad.core.compile.passes.stages import RuleSets, Stage
+from proofgrad.core.compile.passes.stages import GraphTactic, Stage
 from proofgrad.core.compile.plan.plan import TOLD, BufferInfo, Kernel, Plan, Step
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import PARAM
@@ -252,11 +252,11 @@ class ValueChecker:
             raise CheckError(error.kernel, "launches", error.reason) from None
 
     def _stages(self, graphs: Sequence[tuple[Stage | None, UOp]]) -> None:
-        """The tensor graph, what rules made of it, and what reductions in parts made of that."""
+        """The tensor graph, what rules and steps made of it, and what reductions in parts made of that."""
         for (_, before), (stage, after) in zip(graphs, graphs[1:]):
             if before is after:
                 continue
-            if stage is not None and not isinstance(stage.step, RuleSets):
+            if stage is not None and isinstance(stage.step, GraphTactic) and stage.step.in_parts:
                 check_parts(before, after, settings.proves_kernels())
             elif not settings.fastmath():
                 self._rewritten(before, after)

@@ -13,6 +13,16 @@ from typing import Any
 
 from proofgrad.core.compile.steps.exchange import exchanged
 from proofgrad.core.compile.steps.read_parts import begin_of, reach_of
+from proofgrad.core.compile.steps.read_through import (
+    counted_from,
+    is_apart,
+    is_before,
+    is_behind,
+    is_inside,
+    of_repeated,
+    of_slice,
+    summed,
+)
 from proofgrad.core.compile.steps.reduce_in_parts import ends_of, in_blocks, with_blocks_first
 from proofgrad.core.compile.steps.split import split_law
 from proofgrad.core.compile.steps.store import number_of, over_memory
@@ -128,6 +138,88 @@ def element_of_part_with_gaps(world: World) -> None:
     world.claim("from the first on", inside >= 0)
     world.claim("as far as it reaches", inside < reach)
     world.claim("the last one is there", begin + reach <= count * size * behind)
+
+
+# -- past writes ------------------------------------------------------------------------------------
+
+
+def apart_from_place(world: World) -> None:
+    """Element i of a slice that is apart from a place on an axis is not in it, wherever it is on the others."""
+    begin, end, first, count, i = _slice_and_place(world)
+    if is_apart(begin, end, first, count):
+        at = begin + i
+        world.claim("not in it", world.one_if((first <= at) & (at < first + count)) == 0)
+
+
+def inside_of_place(world: World) -> None:
+    """Element i of a slice inside of a place is in it, and is element i of the slice of what was put there."""
+    begin, end, first, count, i = _slice_and_place(world)
+    if is_inside(begin, end, first, count):
+        at, (own_begin, own_end) = begin + i, counted_from(begin, end, first)
+        world.claim("from its first on", first <= at)
+        world.claim("to its last", at < first + count)
+        world.claim("the same element", own_begin + i == at - first)
+        world.claim("a slice of as many", own_end - own_begin == end - begin)
+        world.claim("from what is there", own_begin >= 0)
+        world.claim("to what is there", own_end <= count)
+
+
+def sides_of_border(world: World) -> None:
+    """Element i of a slice that is on one side of a border is on that side."""
+    begin, end, border, _, i = _slice_and_place(world)
+    if is_before(end, border):
+        world.claim("before it", begin + i < border)
+    if is_behind(begin, border):
+        world.claim("behind it", world.one_if(begin + i < border) == 0)
+
+
+def slice_of_repeated(world: World) -> None:
+    """Element i of a slice of a repeated axis is that of the slice, repeated; axes of other sizes are left as they are."""
+    begin, end, size, _, i = _slice_and_place(world)
+    world.suppose(size >= 1)
+    if size == 1:
+        wanted, other = 0, 1  # of a number of copies the first
+    else:
+        world.suppose(end <= size)
+        wanted, other = begin + i, end - begin
+    own_begin, own_end = of_repeated(begin, end, size)
+    at = 0 if own_end - own_begin == 1 else i
+    world.claim("the same element", own_begin + at == wanted)
+    world.claim("one, or as many", own_end - own_begin == other)
+    world.claim("inside", own_end <= size)
+
+
+def slice_of_slice(world: World) -> None:
+    """Element i of [b : e] of [f : g] is element i of what both are."""
+    begin, end, first, count, i = _slice_and_place(world)
+    world.suppose(end <= count)
+    own_begin, own_end = of_slice(first, begin, end)
+    world.claim("the same element", own_begin + i == first + (begin + i))
+    world.claim("a slice of as many", own_end - own_begin == end - begin)
+    world.claim("inside", own_end <= first + count)
+
+
+def _slice_and_place(world: World) -> tuple[Any, Any, Any, Any, Any]:
+    """A slice of an axis, a place on it, and a number below those of the slice's elements."""
+    begin, size = world.number("begin", 0), world.number("size", 1)
+    first, count = world.number("first", 0), world.number("count", 0)
+    return begin, begin + size, first, count, world.number("i", 0, size)
+
+
+def slice_of_sum(world: World) -> None:
+    """An element of a sum is the sum of the elements, and 0 added twice is 0 added once."""
+    add, zero = world.function("add"), world.number("zero")
+    values = [world.number(name) for name in "abc"]
+    for start in values:
+        of_start = add(start, zero)  # as addition is of every type, where 0 is 0
+        world.suppose(add(of_start, zero) == of_start)
+    a, b, c = values
+    for terms in ((a,), (a, zero), (a, zero, zero), (a, b, zero, zero, c), (a, zero, b, zero)):
+        whole = terms[0]
+        for value in terms[1:]:
+            world.suppose(add(add(whole, zero), zero) == add(whole, zero))
+            whole = add(whole, value)
+        world.claim(f"of {len(terms)}", summed(add, terms, zero) == whole)
 
 
 def operands_exchanged(world: World) -> None:

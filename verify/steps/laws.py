@@ -344,6 +344,18 @@ LAWS: dict[str, Law] = {
         "the slice is of memory that the kernel only reads, taken whole but for reshapes, of known sizes: one element of"
         " the axes before, all of those behind, or of one axis one element and of the others all; axes before are one axis in row-major order, and so are those behind",
     ),
+    "read_through": Law(
+        {
+            "a slice apart from a place has nothing of it": graphs.apart_from_place,
+            "a slice inside has what was put there": graphs.inside_of_place,
+            "a slice on one side of a border": graphs.sides_of_border,
+            "a slice of what is repeated": graphs.slice_of_repeated,
+            "a slice of a slice": graphs.slice_of_slice,
+            "a slice of a sum": graphs.slice_of_sum,
+        },
+        "sizes are known; a place is where padding is not, and its mask all true, or the slice apart from it on one axis; it is"
+        " inside on every axis; a border is a constant that a counter along one axis is compared with; an operation is on elements",
+    ),
     "exchange": Law(
         {"operands that are exchanged": graphs.operands_exchanged},
         "that the operation commutes, by the table of operations; parameters are numbered as their memory is passed",

@@ -89,6 +89,8 @@ class GraphTactic(_Pass):
 
     function: Callable[[TensorProgram, Context], TensorProgram]
     required: bool = False
+    # True: it takes reductions in parts, in an order that is not specified: elements can be followed, values differ by rounding.
+    in_parts: bool = False
 
     def __call__(self, program: TensorProgram, context: Context) -> TensorProgram:
         """The program that it makes. Raises: StepRefused; TypeError for what no step made."""
