@@ -17,7 +17,7 @@ ENGINE = ("terms", "instances", "facts", "match", "patterns")
 FILES = {
     *[f"verify/encode/{path.name}" for path in (ROOT / "verify/encode").glob("*.py")],
     *[f"core/rewrite/{name}.py" for name in ENGINE],
-} - {f"verify/encode/{name}.py" for name in ("__init__", "fresh_terms", "strict_sorts")}
+} - {f"verify/encode/{name}.py" for name in ("__init__", "answers", "fresh_terms", "strict_sorts")}
 
 
 def test_each_fault_changes_its_file() -> None:

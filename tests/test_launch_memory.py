@@ -95,8 +95,8 @@ def test_input_that_somebody_holds_is_not_written_over(monkeypatch: pytest.Monke
 def test_results_of_other_slots_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = realize._results
 
-    def results(plan: Any, shapes: Any, memory: list[Any], *more: Any) -> list[UOp]:
-        return right(plan, shapes, memory[::-1], *more)
+    def results(plan: Any, asked: UOp, shapes: Any, memory: list[Any], *more: Any) -> list[UOp]:
+        return right(plan, asked, shapes, memory[::-1], *more)
 
     x = data(1, 2, 3)
     first, second = x * 2, x.exp()
