@@ -7,7 +7,7 @@ back between devices. Does not own: any derivative; those are lines of rules/cot
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
@@ -39,7 +39,7 @@ def nodes_reached(order: Sequence[UOp]) -> set[UOp]:
     return reached
 
 
-def leads_to(root: UOp, wanted: set[UOp]) -> bool:
+def leads_to(root: UOp, wanted: Set[UOp]) -> bool:
     """Whether a gradient can come from `root` to one of these nodes, or to what was computed to one."""
     known = COMPUTED if len(COMPUTED) else None
     seen, stack = {root}, [root]
