@@ -72,10 +72,9 @@ def _of_rows(node: UOp, reduced: Sequence[int], target: Target) -> Parts | None:
     if 2 * rows > whole or whole <= ROWS_ACROSS:
         return None
     core, across = target.core, _rows_of_a_launch(target)
-    if (-(-whole // across) - rows) * core.memory_line_cycles <= core.launch_cycles:
-        rows = max(
-            rows, -(-whole // across)
-        )  # what the parts give is one more kernel's, and not two
+    in_one_launch = -(-whole // across)  # what such parts give, one more kernel takes, and not two
+    if (in_one_launch - rows) * core.memory_line_cycles <= core.launch_cycles:
+        rows = max(rows, in_one_launch)
     return in_blocks_of(node.src[0].shape, node.arg[1], rows, 1, across)
 
 

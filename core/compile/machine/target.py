@@ -115,9 +115,8 @@ class Target:
         frozenset()
     )  # of these, of float32: instructions with errors of their own, where they are asked for
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
-    calls_fma: bool = (
-        False  # FMA is a function, one lane at a time: where two roundings do, a product and a sum
-    )
+    # FMA of floats is a function, one lane at a time: where two roundings do, a product and a sum are taken.
+    calls_fma: bool = False
     has_dot: bool = False  # DOT of vectors of int32 is an instruction
     most_buffers: int = 128  # that a kernel may name: OpenCL promises room for so many pointers
     has_parts: bool = False  # a kernel may be given memory that begins inside of other memory

@@ -183,9 +183,8 @@ class _Device:
 
 
 def _entry_points() -> dict[str, Any]:
-    from importlib.metadata import (
-        entry_points,
-    )  # a tenth of `import proofgrad`; few name such devices
+    # Imported here: it is a tenth of `import proofgrad`, and few name such devices.
+    from importlib.metadata import entry_points
 
     return {point.name.upper(): point for point in entry_points(group="proofgrad.backends")}
 
