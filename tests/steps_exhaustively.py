@@ -229,20 +229,22 @@ def shown(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> str:
 def try_beside(tally: Tally, names: Collection[str] = tuple(BESIDE)) -> None:
     """The steps whose kernels are longer than small ones, each on its own. Raises: WrongStep."""
     known = facts()
-    for name, made_for in [(n, made_for) for n, made_for in BESIDE.items() if n in names]:
-        count = tally.steps[name]
-        for kernel in small_kernels(made_for()):
-            checked = Checked(kernel, known)
-            if name in LAST:
-                with patch.dict(os.environ, FASTMATH="real"):
-                    try_programs(checked, tally)
-            for args, named in ARGUMENTS[name](kernel.graph) if name in ARGUMENTS else ():
-                with patch.dict(os.environ, FASTMATH="real"):  # of steps that ask for it
-                    made = taken(checked, checked.nest, name, args, named)
-                count.made += made is not None
-                count.refused += not made
-                if made is not None:
-                    checked.check(tuple([nest.graph for nest in made]), (name, args, named))
+    with patch.dict(os.environ, FASTMATH="real"):  # of steps that ask for it
+        for name, made_for in [(n, made_for) for n, made_for in BESIDE.items() if n in names]:
+            for kernel in small_kernels(made_for()):
+                _try_beside(name, Checked(kernel, known), tally)
+
+
+def _try_beside(name: str, checked: Checked, tally: Tally) -> None:
+    count, kernel = tally.steps[name], checked.kernel.graph
+    if name in LAST:
+        try_programs(checked, tally)
+    for args, named in ARGUMENTS[name](kernel) if name in ARGUMENTS else ():
+        made = taken(checked, checked.nest, name, args, named)
+        count.made += made is not None
+        count.refused += not made
+        if made is not None:
+            checked.check(tuple([nest.graph for nest in made]), (name, args, named))
 
 
 def try_pairs(checked: Checked, draw: random.Random, pairs: int) -> int:

@@ -13,6 +13,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.passes.forms import Form
 from proofgrad.core.compile.passes.stages import Stage, Tactic, run_stages
+from proofgrad.core.compile.steps import loop_nest
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import STEPS, LoopNest, StepRefused
 from proofgrad.core.compile.steps.reorder import reorder
@@ -114,6 +115,18 @@ def copied_first(nest: LoopNest, context: Context) -> tuple[LoopNest, ...]:
     (load,) = [n for n in nodes if n.op is Ops.LOAD]
     (loop,) = [n for n in nodes if n.op is Ops.RANGE]
     return stage(nest, load, (Digit(loop, 5, NewLoop(0, loop.arg[1])),))
+
+
+def test_what_a_refusal_is_about_is_written_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[UOp] = []
+    monkeypatch.setattr(loop_nest, "brief", lambda node: written.append(node) or "r7")
+    with pytest.raises(StepRefused) as refusal:
+        loop_nest.require(False, "no loop of known size", loop := UOp.range(3, 7))
+    assert written == []
+    assert str(refusal.value) == "no loop of known size: r7"
+    assert written == [loop]
 
 
 def test_tables_of_several_nests_are_all_different() -> None:

@@ -32,7 +32,14 @@ _Made = TypeVar("_Made", UOp, tuple[UOp, ...])
 
 
 class StepRefused(Exception):
-    """A side condition of a step does not hold, or could not be decided. The nest is as before."""
+    """A side condition of a step does not hold, or could not be decided. The nest is as before.
+
+    Of `what` and the values that it is about: they are written when somebody reads it, for most refusals nobody does.
+    """
+
+    def __str__(self) -> str:
+        what, *values = self.args
+        return f"{what}: {', '.join(map(_shown, values))}" if values else str(what)
 
 
 class LoopNest:
@@ -161,7 +168,7 @@ def _check_loops(graph: UOp, taken: Taken) -> None:
     """Raises: StepRefused if the loops that a step made cannot run together."""
     if (wrong := what_is_wrong(graph)) is not None:
         what, loops = wrong
-        raise StepRefused(f"{taken.step}: {what}: {', '.join(map(_shown, loops))}")
+        raise StepRefused(f"{taken.step}: {what}", *loops)
 
 
 def _check_ahead(before: UOp, made: UOp, taken: Step[Any]) -> None:
@@ -218,7 +225,7 @@ def fission(
 def require(condition: bool, what: str, *values: Any) -> None:
     """Raises: StepRefused, saying `what`, unless the condition holds."""
     if not condition:
-        raise StepRefused(f"{what}: {', '.join(map(_shown, values))}" if values else what)
+        raise StepRefused(what, *values)
 
 
 def require_fixed(loops: Iterable[UOp]) -> None:
