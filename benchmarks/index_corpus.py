@@ -61,11 +61,12 @@ def simplifier() -> Callable[[UOp], UOp]:
     return lambda term: Rewriter(sets, library.facts(), library.journal).rewrite(term)
 
 
-def run(terms: Sequence[UOp], peer: bool) -> tuple[Results, Results]:
-    """Ours and, if asked for, theirs, term by term in turn."""
+def run(terms: Sequence[UOp], peer: bool, timed: bool = True) -> tuple[Results, Results]:
+    """Ours and, if asked for, theirs, term by term in turn. `timed`: each once before, unless nobody reads the times."""
     ours, theirs, simplify = Results(), Results(), simplifier()
     for term in terms:
-        simplify(term)  # matchers are compiled when first needed
+        if timed:
+            simplify(term)  # matchers are compiled when first needed
         ours.add(simplify, work, term)
         if peer:
             import tinygrad_terms

@@ -37,6 +37,9 @@ Device._preferred.clear()
 # Every kernel of the suite is compared with its tensor graph at sampled elements, unless a run asks otherwise.
 os.environ.setdefault("CHECK", "1")
 
+# Cycles are looked for at the start of each file of tests; in between seldom, which takes 4 % of the time at Python's own number.
+gc.set_threshold(20_000)
+
 # Servers that tests start are asked directly, whatever proxy the network outside needs.
 for variable in ("no_proxy", "NO_PROXY"):
     os.environ[variable] = ",".join(filter(None, (os.environ.get(variable), "127.0.0.1")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -24,6 +25,7 @@ def sources() -> list[Path]:
     return [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))]
 
 
+@functools.cache
 def imports_of(path: Path) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(path.read_text())):

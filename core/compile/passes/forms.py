@@ -163,11 +163,15 @@ def _check_program(root: UOp) -> None:
 
 def _check_scratch(form: Form, nodes: Sequence[UOp]) -> None:
     """Scratch memory is filled by one STORE, and read as what it is filled with."""
-    for node in nodes:
-        if node.op is Ops.INDEX and node.src[0].op is Ops.SCRATCH:
-            users = [n for n in nodes if node in n.src]
-            if len(users) != 1 or users[0].op is not Ops.STORE:
-                raise FormError(form, node, "scratch memory is written here; FILLED is read")
+    users: dict[UOp, list[UOp]] = {
+        n: [] for n in nodes if n.op is Ops.INDEX and n.src[0].op is Ops.SCRATCH
+    }
+    for node in nodes if users else ():
+        for position in users.keys() & set(node.src):
+            users[position].append(node)
+    for position, found in users.items():
+        if [user.op for user in found] != [Ops.STORE]:
+            raise FormError(form, position, "scratch memory is written here; FILLED is read")
     filled = [n.src[0].src[0].src[0] for n in nodes if n.op is Ops.FILLED]
     if len(set(filled)) < len(filled):
         raise FormError(form, filled[0], "scratch memory is filled twice")
