@@ -40,6 +40,7 @@ _EXECUTED = (
     "core/tensor/runtime/execute.py",
     "core/tensor/runtime/arena.py",
     "core/tensor/runtime/launches.py",
+    "core/tensor/jit/record.py",
     "core/tensor/jit/replay.py",
     "core/tensor/jit/inputs.py",
     "core/rewrite/instances.py",

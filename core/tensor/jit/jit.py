@@ -37,6 +37,7 @@ from proofgrad.core.tensor.jit.nested import (
     pattern,
     template,
 )
+from proofgrad.core.tensor.jit.record import record
 from proofgrad.core.tensor.jit.replay import Replay
 from proofgrad.core.tensor.jit.same_call import SameCall
 from proofgrad.core.tensor.jit.slots import Target, from_arguments
@@ -292,7 +293,7 @@ class _Recording:
         """
         targets = self._targets(result)
         try:
-            found = Replay.record(self, targets) if targets or not may_be_empty else None
+            found = record(self, targets) if targets or not may_be_empty else None
         finally:
             self._give_back()
         for target in targets:
