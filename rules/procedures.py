@@ -14,6 +14,7 @@ import ast
 import tokenize
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import TypeAlias
@@ -52,6 +53,7 @@ class Size:
         return lines_of(self.modules)
 
 
+@cache
 def code_lines(text: str) -> int:
     """Lines of code of the text of a module."""
     lines: set[int] = set()
@@ -99,8 +101,8 @@ def steps_called(size: Size, steps: Collection[str]) -> list[str]:
     imported = [
         alias.name
         for path in own
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{_PACKAGE}steps.")
+        for node in _imports(path)
+        if (node.module or "").startswith(f"{_PACKAGE}steps.")
         for alias in node.names
     ]
     return sorted(set(steps).intersection(imported))
@@ -112,8 +114,12 @@ def _file(name: str) -> Path:
 
 def _imported(path: Path) -> set[str]:
     """The modules of core/compile that a file imports."""
-    found = [
-        n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.ImportFrom)
-    ]
-    modules = [node.module for node in found if node.module is not None]
+    modules = [node.module for node in _imports(path) if node.module is not None]
     return {name.removeprefix(_PACKAGE) for name in modules if name.startswith(_PACKAGE)}
+
+
+@cache
+def _imports(path: Path) -> tuple[ast.ImportFrom, ...]:
+    """Read once: most modules are in the lists of many procedures and tactics."""
+    tree = ast.parse(path.read_text("utf-8"))
+    return tuple([node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)])
