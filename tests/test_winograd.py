@@ -187,10 +187,10 @@ def test_the_law_is_proved() -> None:
     ("line", "reason"),
     [
         ("y0 * w0 * x0 => y0 * w0 * x0 * 2.0 * x0", "right side is no multiple"),
-        ("y0 * w0 * x1 => y0 * w0 * x1", "right side is no multiple"),
-        ("y0 * w0 * w1 => y0 * w0 * w1", "no linear form"),
+        ("y0 * w0 * x1 => w0 * y0 * x1", "right side is no multiple"),
+        ("y0 * w0 * w1 => w0 * y0 * w1", "no linear form"),
         ("y0 * (w0 + x0) * x0 => y0 * w0 * x0", "no linear form"),
-        ("y0 * w0 => y0 * w0", "linear forms in y, w, not y, w, x"),
+        ("y0 * w0 => w0 * y0", "linear forms in y, w, not y, w, x"),
         ("y0 * w0 * max(x0, x1) => y0 * w0 * x0", "no sum or product"),
     ],
 )
