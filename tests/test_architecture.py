@@ -124,3 +124,13 @@ def test_files_have_a_docstring() -> None:
         if path.read_text().strip() and ast.get_docstring(ast.parse(path.read_text())) is None
     ]
     assert not missing, missing
+
+
+def test_only_one_step_says_which_node_a_tensor_is() -> None:
+    """It notes the nodes of parameters, to which a gradient is to come."""
+    setters = {
+        path.name
+        for path in (ROOT / "core").rglob("*.py")
+        if re.search(r"\._uop( =[^=]|, \S+ =[^=])", path.read_text())
+    }
+    assert setters == {"base.py", "factories.py"}  # where it is of no parameter yet

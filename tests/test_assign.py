@@ -327,14 +327,18 @@ def test_writing_to_a_part_of_a_parameter_needs_no_grad() -> None:
     ],
 )
 @pytest.mark.parametrize("is_realized", [True, False])
+@pytest.mark.parametrize("write", [Tensor.assign, Tensor.replace])
 def test_tensors_assigned_one_value_have_gradients_of_their_own(
-    asks: bool | None, is_realized: bool, make: Callable[[Tensor], Tensor]
+    asks: bool | None,
+    is_realized: bool,
+    make: Callable[[Tensor], Tensor],
+    write: Callable[[Tensor, Tensor], Tensor],
 ) -> None:
     """Of a value that nobody has computed yet it was 7 to each, as to all that is of this value."""
     value = make(Tensor([1.0, 2.0]).realize())
     a, b = [Tensor([5.0, 6.0], requires_grad=asks) for _ in range(2)]
-    a.assign(value)
-    b.assign(value)
+    write(a, value)
+    write(b, value)
     Tensor.realize(a, b) if is_realized else None
     loss = (a * 2 + b * 5 + value.detach() * 7).sum()
     assert [one.tolist() for one in loss.gradient(a, b)] == [[2.0, 2.0], [5.0, 5.0]]

@@ -496,3 +496,34 @@ def test_a_leaf_that_is_written_to_is_no_longer_another_one() -> None:
     assert x.grad is not None and x.grad.tolist() == [2.0, 2.0]
     assert y.grad is not None and y.grad.tolist() == [3.0, 3.0]
     assert (x.tolist(), y.tolist()) == ([1.0, 2.0], [2.0, 3.0])
+
+
+def _replayed(w: Tensor) -> None:
+    step = TinyJit(lambda: w.assign(w + 1).realize())
+    for _ in range(4):
+        step()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda w: w,
+        lambda w: w.realize(),
+        lambda w: w.assign(w * 2),
+        lambda w: w.assign(w * 2).realize(),
+        lambda w: w.replace(w * 2).realize(),
+        lambda w: w[:1].assign(Tensor([3.0])),
+        lambda w: Tensor.realize(w, w + 1),
+        lambda w: w.requires_grad_(False).requires_grad_(True),
+        _replayed,
+    ],
+)
+def test_a_realised_value_keeps_its_way_to_what_a_parameter_is_now(
+    write: Callable[[Tensor], object],
+) -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(3):
+        with Tensor.no_grad():
+            write(w)
+        y = (w * 3).realize()
+        assert [g.tolist() for g in (y * 2).sum().gradient(w)] == [[6.0, 6.0]]

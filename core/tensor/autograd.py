@@ -7,11 +7,12 @@ back between devices. Does not own: any derivative; those are lines of rules/cot
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
-from proofgrad.core.ir.op_names import BUFFER
+from proofgrad.core.ir.op_names import BUFFER, DETACH
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
@@ -39,17 +40,23 @@ def nodes_reached(order: Sequence[UOp]) -> set[UOp]:
     return reached
 
 
-def leads_to(root: UOp, wanted: Set[UOp]) -> bool:
-    """Whether a gradient can come from `root` to one of these nodes, or to what was computed to one."""
-    known = COMPUTED if len(COMPUTED) else None
+def leads_to(
+    root: UOp, marked: WeakKeyDictionary[UOp, Any], is_wanted: Callable[[UOp], bool]
+) -> bool:
+    """Whether a gradient can come from `root` to a node that is wanted, or to what was computed to one. All of those are `marked`."""
+    marks, known = marked.data, COMPUTED.data  # type: ignore[attr-defined]
     seen, stack = {root}, [root]
     while stack:
         node = stack.pop()
-        if node in wanted or (known is not None and known.get(node) in wanted):
+        key = ref(node)
+        if key in marks and is_wanted(node):
             return True
-        more = () if node.op is BUFFER else passed_to(node)
-        for source in more:
-            if source not in seen:
+        if known and (value := known.get(key)) is not None and is_wanted(value):
+            return True
+        if node.op is BUFFER:
+            continue
+        for source in node.src if node.op is not DETACH else passed_to(node):
+            if source.src and source not in seen:  # a constant is nobody's
                 seen.add(source)
                 stack.append(source)
     return False
@@ -57,7 +64,7 @@ def leads_to(root: UOp, wanted: Set[UOp]) -> bool:
 
 def passed_to(node: UOp) -> tuple[UOp, ...]:
     """The sources that a gradient may pass to; of a custom gradient, the inputs of its function."""
-    if node.op is not Ops.DETACH:
+    if node.op is not DETACH:
         return node.src
     return () if node.arg is None else node.src[1:]
 

@@ -6,7 +6,7 @@ operations, which its base classes add one subject at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,6 +41,7 @@ from proofgrad.core.tensor.methods.base import (
     TensorBase,
     alive,
     describe,
+    is_of_parameter,
 )
 from proofgrad.core.tensor.methods.calls import Calls
 from proofgrad.core.tensor.methods.creation.random import Creation
@@ -131,7 +132,7 @@ class Tensor(
         if origins is not None:
             note_origins(node, origins)
         if not keeps_graph:
-            self._uop = node
+            self._become(node)
         return True
 
     def schedule(self, *others: Tensor) -> list[ScheduleItem]:
@@ -154,11 +155,11 @@ class Tensor(
         """What tinygrad calls `kernelize` since it makes one call of all kernels."""
         return self.kernelize(*lst)
 
-    def _leads_to_a_parameter(self, parameters: Set[UOp] | None = None) -> Flag:
+    def _leads_to_a_parameter(self) -> Flag:
         """Does a gradient pass from here to another Tensor with requires_grad=True, or to one that is the same leaf?
 
         Then the graph is kept, so that `backward` works after `realize`. All other graphs are
-        dropped, so that a loop of realised steps does not grow without end. `parameters`: the nodes of all, if they are known.
+        dropped, so that a loop of realised steps does not grow without end.
         """
         if TensorBase._twins.data and self._twins_now():  # type: ignore[attr-defined]
             return True
@@ -168,7 +169,7 @@ class Tensor(
             return False
         if id(self) in TensorBase._leaves:
             return False
-        return leads_to(self._uop, _named() if parameters is None else parameters)
+        return leads_to(self._uop, TensorBase._named, is_of_parameter)
 
     def contiguous_backward(self) -> Self:
         """The same values; the gradient that comes back through here gets a buffer of its own."""
@@ -429,16 +430,10 @@ def _gradients_off(are_off: bool) -> Iterator[None]:
         GRADIENTS.are_off = before
 
 
-def _named() -> set[UOp]:
-    """The nodes of all Tensors with requires_grad=True."""
-    return {tensor._uop for tensor in alive(TensorBase._parameters)}
-
-
 def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
     TRACING.on = settings.traces_methods()
-    parameters = _named()
-    free = [(k, one) for k, one in enumerate(tensors) if not one._leads_to_a_parameter(parameters)]
+    free = [(k, one) for k, one in enumerate(tensors) if not one._leads_to_a_parameter()]
     origins = [_origins(tensor) for tensor in tensors]
     alone = {k for k, tensor in free if owners_of_attribute(tensor, "_uop") == 1}
     roots = [tensor._uop for tensor in tensors]
@@ -447,7 +442,7 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
         results = _realize_anew(roots, device, free)
     else:
         for k, tensor in free:
-            tensor._uop = results[k]
+            tensor._become(results[k])
     for result, known in zip(results, origins):
         if known is not None:
             note_origins(result, known)
@@ -458,17 +453,17 @@ def _realize_anew(roots: list[UOp], device: str, free: Sequence[tuple[int, Tenso
 
     def release() -> None:
         for _, tensor in free:
-            tensor._uop = machine.PENDING
+            tensor._become(machine.PENDING)
 
     with Interrupts() as interrupts:
         try:
             results = machine.realize(roots, device, release, None, interrupts)
         except BaseException:
             for k, tensor in free:
-                tensor._uop = roots[k]
+                tensor._become(roots[k])
             raise
         for k, tensor in free:
-            tensor._uop = results[k]
+            tensor._become(results[k])
     return results
 
 

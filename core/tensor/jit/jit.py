@@ -279,12 +279,12 @@ class _Recording:
         self._own = {k: self.arguments[k]._uop for k in first.values()}
         self.positions = {k: twin(self.before[k]) for k in first.values()}
         for k, position in self.positions.items():
-            self.arguments[k]._uop = position
+            self.arguments[k]._become(position)
 
     def _give_back(self) -> None:
         for k, position in self.positions.items():
             if self.arguments[k]._uop is position:
-                self.arguments[k]._uop = self._own[k]
+                self.arguments[k]._become(self._own[k])
 
     def finish(self, result: Any, may_be_empty: bool) -> Replay | None:
         """Compute what was put off. None if there is something to settle before it can be kept.

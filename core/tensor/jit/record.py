@@ -46,17 +46,17 @@ def record(recording: _Recording, targets: list[Target]) -> Replay | None:
 
     def release() -> None:
         for tensor in tensors:
-            tensor._uop = machine.PENDING
+            tensor._become(machine.PENDING)
 
     with Interrupts() as interrupts:
         try:
             nodes = machine.realize(roots, tensors[0].device, release, inputs, interrupts)
         except BaseException:
             for tensor, root in zip(tensors, roots):
-                tensor._uop = root
+                tensor._become(root)
             raise
         for target, node in zip(targets, nodes):
-            target.tensor._uop = node
+            target.tensor._become(node)
     if inputs.unsettled:
         found = [source.get(recording.arguments) for source in inputs.unsettled]
         _compute([tensor for tensor in found if tensor is not None])

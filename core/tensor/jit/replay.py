@@ -356,7 +356,7 @@ class Replay:
             self._use(read.slot, memory_of(buffer_of(read.node)))
             return
         if buffer_of(tensor._uop) is None:
-            tensor._uop = machine.flat_buffer(tensor._uop, self.device)
+            tensor._become(machine.flat_buffer(tensor._uop, self.device))
         handle, is_alone = memory_to_write(tensor, self.memory, read.slot)
         read.is_copied = not is_alone or id(handle) in taken
         if read.is_copied:  # who else holds the buffer keeps it
@@ -411,7 +411,7 @@ class Replay:
         node = made.node(shape, self.memory[made.slot])
         if made.source is not None:
             if target is not None:
-                target._uop = node
+                target._become(node)
             return None
         result = Tensor._new(node, self.device)
         if made.gradient_of is not None:

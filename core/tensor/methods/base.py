@@ -104,6 +104,8 @@ class TensorBase(metaclass=ShowsTraining):
     _base: tuple[Link, ...] | None
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
     _parameters: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
+    # Nodes that a parameter names, or has named, and the one that did last.
+    _named: ClassVar[WeakKeyDictionary[UOp, ref[TensorBase]]] = WeakKeyDictionary()
     # Leaves that were made of a leaf by an operation that does nothing: Tensors of one node.
     _twins: ClassVar[WeakKeyDictionary[UOp, list[ref[TensorBase]]]] = WeakKeyDictionary()
     _numbers: ClassVar[WeakValueDictionary[int, TensorBase]] = (
@@ -139,6 +141,12 @@ class TensorBase(metaclass=ShowsTraining):
         self._become_leaf(requires_grad, own)
         return self
 
+    def _become(self, node: UOp) -> None:
+        """From now on this Tensor is what `node` says."""
+        self._uop = node
+        if self._requires_grad:
+            TensorBase._named[node] = ref(self)
+
     def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
         TRACING.on = settings.traces_methods()
         if requires_grad and (self.dtype.is_int or self.dtype.is_bool):
@@ -151,7 +159,7 @@ class TensorBase(metaclass=ShowsTraining):
                 f"{self.device} takes no gradient, as nothing is computed there; move it first"
             )
         if requires_grad:
-            self._uop = own_value(self._uop) if own else self._uop
+            self._become(own_value(self._uop) if own else self._uop)
             TensorBase._parameters[id(self)] = self
         else:
             TensorBase._parameters.pop(id(self), None)
@@ -316,6 +324,15 @@ def alive(table: WeakValueDictionary[int, TensorBase]) -> list[Any]:
 
 
 _NOBODY: ref[TensorBase] = ref(object.__new__(TensorBase))  # gone already
+
+
+def is_of_parameter(node: UOp) -> bool:
+    """Whether a Tensor with requires_grad=True names this node now."""
+    last = TensorBase._named.get(node)
+    one = None if last is None else last()
+    if one is not None and one._uop is node and one._requires_grad:
+        return True
+    return last is not None and any([p._uop is node for p in alive(TensorBase._parameters)])
 
 
 def check_same_device(operation: str, a: TensorBase, b: TensorBase) -> None:

@@ -79,11 +79,16 @@ class Assignment(Selection):
         return self
 
     def replace(self, x: Any) -> Self:
-        """This Tensor becomes `x`, with another shape, type and device allowed, and no view."""
+        """This Tensor becomes `x`, with another shape, type and device allowed, and no view.
+
+        Data, and what was made with requires_grad, is data then, too: `x` gets no gradient from here.
+        """
         if not isinstance(x, TensorBase):
             raise TypeError(f"replace takes a Tensor, not {type(x).__name__}")
-        before_write(self)
-        self._uop, self.device, self._base = x._uop, x.device, None
+        is_data = id(self) in TensorBase._leaves or self._requires_grad is False
+        node = without_a_way_back(x._uop) if is_data and x is not self else x._uop
+        self.device, self._base = x.device, None
+        self._set_value(node)
         return self
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -178,9 +183,9 @@ class Assignment(Selection):
             between = above.tensor()
             if between is not None:
                 before_write(between)
-                between._uop = seen
+                between._become(seen)
         before_write(self)
-        self._uop = node
+        self._become(node)
         Assignment._last_write = (ref(self), ref(owner), ref(owner._uop))
         Assignment._written_through[owner._uop] = (ref(node), [link[1:] for link in links])
 
@@ -218,7 +223,7 @@ class Assignment(Selection):
         if self._requires_grad:
             node = own_value(node)
         before_write(self)
-        self._uop = node
+        self._become(node)
 
     def _shows_elements_of(self, owner: Any) -> bool:
         return any(link.tensor() is owner for link in self._base or ())
@@ -244,7 +249,7 @@ class Assignment(Selection):
             node = links[-1].tensor()._uop  # type: ignore[union-attr]
             for link in links[::-1]:
                 node = link.of(node)
-            self._uop = node
+            self._become(node)
 
     def _refuse_parameter(self, what: str) -> None:
         for target in (self, *[link.tensor() for link in self._base or ()]):
