@@ -62,7 +62,7 @@ def our_buffer(*shape: int, dtype: Any = None) -> Any:
     from proofgrad import Tensor, dtypes
     from proofgrad.core.ir.ops import Ops
     from proofgrad.core.ir.uop import UOp
-    from proofgrad.core.tensor.runtime.memory import new_buffer
+    from proofgrad.core.tensor.runtime.table import new_buffer
 
     memory = new_buffer(dtype or dtypes.float32, prod(shape), "CPU", None)
     return Tensor._new(UOp(Ops.RESHAPE, memory.dtype, (memory,), shape), "CPU")

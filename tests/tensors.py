@@ -20,7 +20,8 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as running
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, computed
-from proofgrad.core.tensor.runtime.memory import is_view, memory_of, new_buffer
+from proofgrad.core.tensor.runtime.memory import is_view, memory_of
+from proofgrad.core.tensor.runtime.table import new_buffer
 
 Array = np.ndarray[Any, Any]
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("unchecked", "others_can_work")
 _NAMES = frozenset(
     {
         "realize", "reading", "execute", "replay", "jit", "assign", "tensor", "aliasing", "launches", "result_pool", "interrupts",
-        "canonical", "arena", "known_runs", "likeness", "positions", "same_call",
+        "canonical", "arena", "known_runs", "known_writes", "likeness", "positions", "same_call",
     }
 )  # fmt: skip
 _FOLDER = Path(realize.__file__).parents[1]
@@ -117,6 +117,20 @@ class Computing(Program):
         self.x.realize()
 
     before = after = ([5, 10], [3, 4])
+
+
+class WritingToAPart(Program):
+    """A known write in place, which would give another value if it were done twice."""
+
+    def __init__(self) -> None:
+        self.x = line(1, 2, 3)
+        self.tensors = [self.x]
+
+    def run(self) -> None:
+        self.x[1:] *= 2
+        self.x.realize()
+
+    before, after = ([1, 2, 3],), ([1, 4, 6],)
 
 
 class WritingInPlace(Program):
@@ -216,7 +230,7 @@ class ReplayingForAnother(Replaying):
 
 
 PROGRAMS = [
-    Computing, WritingInPlace, WritingThroughAView, Training, Recording, Replaying,
+    Computing, WritingToAPart, WritingInPlace, WritingThroughAView, Training, Recording, Replaying,
     ReplayingWithAHolder, ReplayingForAnother,
 ]  # fmt: skip
 

@@ -28,7 +28,7 @@ def held() -> tuple[int, ...]:
     """Nodes, buffers, remembered results, Tensors that take a gradient, Tensors."""
     gc.collect()
     tensors = [found for found in gc.get_objects() if type(found) is Tensor]
-    tables = (uop._NODES, memory._MEMORY, COMPUTED, TensorBase._leaves, tensors)
+    tables = (uop._NODES, memory.MEMORY, COMPUTED, TensorBase._leaves, tensors)
     return tuple([len(table) for table in tables])
 
 

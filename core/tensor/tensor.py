@@ -7,10 +7,11 @@ operations, which its base classes add one subject at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from proofgrad.core import settings
+from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import BUFFER, DETACH
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
@@ -126,13 +127,15 @@ class Tensor(
         keeps_graph = self._leads_to_a_parameter()
         origins = _origins(self)
         is_alone = not keeps_graph and owners_of_attribute(self, "_uop") == 1
-        node = machine.run_again(self._uop, self.device, is_alone)
-        if node is None:
-            return False
-        if origins is not None:
-            note_origins(node, origins)
-        if not keeps_graph:
-            self._become(node)
+        # A part of memory may be written to in place: no graph may be left then that says to do it again.
+        with Interrupts() if is_alone and changed_in_part(self._uop) is not None else nullcontext():
+            node = machine.run_again(self._uop, self.device, is_alone)
+            if node is None:
+                return False
+            if origins is not None:
+                note_origins(node, origins)
+            if not keeps_graph:
+                self._become(node)
         return True
 
     def schedule(self, *others: Tensor) -> list[ScheduleItem]:

@@ -17,9 +17,11 @@ from proofgrad.core.ir.dtypes import as_constant
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, sizes
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.data.storage import pack
 from proofgrad.core.tensor.jit.live_tensors import Entry
 from proofgrad.core.tensor.methods.live import live_tensors
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, SHOWN
+from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.launches import Launches
 from proofgrad.core.tensor.runtime.memory import buffer_below, buffer_of, buffers, memory_of
 from proofgrad.core.tensor.runtime.positions import with_values
@@ -75,7 +77,8 @@ def check_numbers(
         if arguments is None and _is_part(real, numbered, inputs):
             continue
         if real.op is Ops.CONST and numbered.op is not Ops.CONST:
-            if (real.arg, real.dtype) != (_number(numbered, values), numbered.dtype):
+            is_same = (real.arg, real.dtype) == (_number(numbered, values), numbered.dtype)
+            if not is_same and not _is_in_memory(real, numbered, inputs):
                 raise PlanError("launch", f"{real.arg} became another number of elements")
             continue
         if not _is_same(real, numbered, inputs, values):
@@ -86,6 +89,18 @@ def check_numbers(
             count = 1 if numbered.op in _FIRST_ALONE else len(real.src)
             parts = zip(real.src[:count], numbered.src[:count])
             stack += [(source, arguments, found) for source, found in parts]
+
+
+def _is_in_memory(constant: UOp, numbered: UOp, inputs: Sequence[UOp]) -> bool:
+    """Whether a numbered node is a buffer of one element, in some shape, which holds this constant."""
+    flat = numbered.src[0] if numbered.op is Ops.RESHAPE else numbered
+    if flat.op is not Ops.BUFFER or (flat.arg, flat.dtype) != (1, constant.dtype):
+        return False
+    buffer, held = inputs[flat.src[0].arg], bytearray(constant.dtype.itemsize)
+    if buffer.op is not Ops.BUFFER or (buffer.arg, buffer.dtype) != (1, constant.dtype):
+        return False
+    Device[buffer.src[1].arg].copyout(memoryview(held), memory_of(buffer))
+    return held == pack([constant.arg], constant.dtype)
 
 
 def _number(node: UOp, values: dict[str, int]) -> Any:

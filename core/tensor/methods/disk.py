@@ -23,8 +23,9 @@ from proofgrad.core.tensor.data.nodes import copy_node, reshape_node
 from proofgrad.core.tensor.methods.view import view_info
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.device import DISK, Device, is_on_disk
-from proofgrad.core.tensor.runtime.memory import host_buffer, memory_of, new_buffer
+from proofgrad.core.tensor.runtime.memory import host_buffer, memory_of
 from proofgrad.core.tensor.runtime.recording import recorder
+from proofgrad.core.tensor.runtime.table import new_buffer
 
 
 @dataclass(frozen=True, slots=True)

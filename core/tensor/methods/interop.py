@@ -33,9 +33,10 @@ from proofgrad.core.tensor.methods.disk import bytes_of_view, moved_node
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device, canonical_device, is_on_disk
-from proofgrad.core.tensor.runtime.memory import is_view, memory_of, new_buffer
+from proofgrad.core.tensor.runtime.memory import is_view, memory_of
 from proofgrad.core.tensor.runtime.recording import refuse_read
 from proofgrad.core.tensor.runtime.scheduling import shown
+from proofgrad.core.tensor.runtime.table import new_buffer
 
 _SHOWN_IN_HTML = 100  # elements
 

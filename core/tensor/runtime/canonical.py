@@ -31,7 +31,12 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 from proofgrad.core.tensor.runtime.known_graphs import form_of, keep_graph, known_graph
-from proofgrad.core.tensor.runtime.positions import positions_as_variables, with_values
+from proofgrad.core.tensor.runtime.positions import (
+    numbers_written,
+    positions_as_variables,
+    with_values,
+)
+from proofgrad.core.tensor.runtime.table import number_buffer
 
 SHRINK, PAD = Ops.SHRINK, Ops.PAD
 _LEAVES = frozenset({UNIQUE, DEVICE})
@@ -79,7 +84,8 @@ def numbered(
     """The graph with its buffers numbered 0, 1, ... in order: equal graphs become one object.
 
     Variables lose their values, which go into `values`. `with_parts`: a slice of a buffer whose elements follow each other is a
-    buffer too, SHRINK(BUFFER) among the inputs, so that the graph does not tell where it begins; other positions are variables.
+    buffer too, SHRINK(BUFFER) among the inputs, so that the graph does not tell where it begins; other positions are variables. So is
+    a number that is written to a part of memory.
     APPLYs stay: see `as_compiled`.
     """
     is_shown = bool(SHOWN.data)  # type: ignore[attr-defined]
@@ -129,6 +135,13 @@ def _numbered(
         order = toposort(roots, lambda n: n not in COMPUTED and n not in parts) if parts else order
     numbers: dict[UOp, int] = {}  # of parts
     named: dict[UOp, Any] = {}
+    for number in numbers_written(roots) if with_parts else ():
+        inputs.append(number_buffer(number, device))
+        unique = UOp(UNIQUE, dtypes.void, (), len(inputs) - 1)
+        where = UOp(DEVICE, dtypes.void, (), device)
+        done[number] = UOp(
+            RESHAPE, number.dtype, (UOp(BUFFER, number.dtype, (unique, where), 1),), ()
+        )
     if with_parts and any([node.op is SHRINK or node.op is PAD for node in order]):
         named = positions_as_variables(
             [n for n in order if n not in parts], roots, COMPUTED, values

@@ -1,27 +1,28 @@
 """Small runs that were done before, done again: the plan is there, and memory, nodes and launch of results that nobody holds.
 
 Owns: which runs are kept, and their results. Does not own: what a graph is like (likeness.py), how a graph is run the first
-time, and when it may be run so (realize.py).
+time, and when it may be run so (realize.py), runs that write over an input (known_writes.py).
 
-A kept run writes over no input: for small results that would save nothing. It may copy what the host gives, as a number.
+A kept run of another kind writes over no input: for small results that would save nothing. It may copy what the host gives, as a number.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from proofgrad.core import settings
 from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir.op_names import APPLY, BUFFER
-from proofgrad.core.ir.shapes import Shape, elements, is_plain
+from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
-from proofgrad.core.tensor.runtime.device import HOST, Device
-from proofgrad.core.tensor.runtime.execute import allocate, execute, is_watched
+from proofgrad.core.tensor.runtime.device import HOST
+from proofgrad.core.tensor.runtime.execute import allocate, execute, is_watched, memory_of_variables
 from proofgrad.core.tensor.runtime.kept_program import KeptProgram
+from proofgrad.core.tensor.runtime.kept_run import KeptRun, Ran
+from proofgrad.core.tensor.runtime.known_writes import KnownWrite
 from proofgrad.core.tensor.runtime.likeness import Likeness
 from proofgrad.core.tensor.runtime.owners import is_result_free
 from proofgrad.core.tensor.runtime.result_pool import SPARES, Spare
@@ -30,28 +31,12 @@ if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import Compiler
     from proofgrad.core.compile.machine.target import Launch
     from proofgrad.core.compile.plan.checks import ValueCheck
-    from proofgrad.core.compile.plan.plan import BufferInfo, Plan
 
 MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
 MOST_NODES = 1 << 16  # of a graph, as of a loop over a thousand steps
 # Of a result, or that a kernel reads and writes: for more of them it takes longer than the way to it.
 SMALL_BYTES = 1 << 16
 HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
-# What changes how a graph is compiled or run.
-_ASKED = settings.encoded("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
-
-
-class Ran(NamedTuple):
-    """A run that may be done again: its graph, with buffers numbered and as it is compiled, the inputs that are parts of memory, and
-    the plan, of which compiler. `make(info, shape, memory)`: the node of a result.
-    """
-
-    asked: UOp
-    graph: UOp
-    parts: frozenset[int]
-    plan: Plan
-    epoch: object
-    make: Callable[[BufferInfo, Shape, Any], UOp]
 
 
 class _Result(Spare):
@@ -108,52 +93,46 @@ class _Pool:
         return self._info.nbytes * [*map(is_result_free, list(self._results))].count(True)
 
 
-class KnownRun:
-    """One plan, for graphs that are alike."""
+class KnownRun(KeptRun):
+    """One plan, for graphs that are alike, which makes its results."""
 
     __slots__ = (
-        "_asked", "_backend", "_count", "_device", "_epoch", "_flops", "_launch", "_nbytes", "_pools", "_programs", "_read", "_where",
-        "asked", "copies", "graph", "is_asked", "likeness", "nodes", "plan",
+        "_count", "_flops", "_launch", "_nbytes", "_pools", "_programs", "_read",
     )  # fmt: skip
 
-    def __init__(self, ran: Ran) -> None:
-        plan, device = ran.plan, ran.graph.arg
-        self.likeness, self.nodes = Likeness(ran.asked.src, ran.parts), len(ran.asked.toposort())
-        self._asked, self._epoch = settings.stored(_ASKED), ran.epoch
-        self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
-        self.asked, self.graph, self.plan = ran.asked, ran.graph, plan
-        self._device, self._backend = device, Device[device]
-        self._where = self.likeness.devices[: plan.inputs]
-        self.copies = any([step.kernel is None for step in plan.steps])
+    def __init__(self, ran: Ran, likeness: Likeness) -> None:
+        plan = ran.plan
+        super().__init__(ran, likeness)
         kernels = [step.kernel for step in plan.steps if step.kernel is not None]
         is_told = is_watched()  # of each kernel: then they run one by one
         reads_parts = any([step.offsets for step in plan.steps])
         is_one = len(plan.steps) == 1 == len(kernels) and not is_told and not reads_parts
         self._launch: Launch | None = kernels[0].ready() if is_one else None
         # What is made of constants, or of data, is most often written to, in place, which needs memory that nothing else holds.
-        spares = 0 if all([one == HOST for one in self._where]) else SPARES
+        spares = 0 if all([one == HOST for one in self.where]) else SPARES
         self._pools = [_Pool(ran, k, self._launch, spares) for k in range(len(plan.results))]
         self._nbytes = sum([step.nbytes for step in plan.steps if step.kernel is not None])
         is_small = 0 < len(kernels) and self._nbytes <= SMALL_BYTES * len(kernels) and not is_one
         self._programs: deque[KeptProgram] | None = None  # that nobody runs now
-        if is_small and not is_told:
+        if is_small and not is_told and not plan.variables:
             self._programs = deque(maxlen=SPARES)
         self._read = plan.steps[0].slots[1:]
         self._count, self._flops = len(kernels), sum([k.source.cost_flops for k in kernels])
 
-    def is_now(self, epoch: object) -> bool:
-        """Whether the graph would get this plan now, on the machine that the device is now."""
-        is_same = self._epoch is epoch and self._asked == settings.stored(_ASKED)
-        return is_same and Device[self._device] is self._backend
-
     def run(
-        self, given: Sequence[Any], check: ValueCheck | None = None, followed: Any = None
+        self,
+        given: Sequence[Any],
+        values: Mapping[str, int],
+        check: ValueCheck | None = None,
+        followed: Any = None,
     ) -> list[UOp]:
-        """The nodes of the values, for inputs in this memory. `followed` is told of them, where there is a `check`."""
+        """The nodes of the values, for inputs in this memory and these positions. `followed` is told of them, where there is a `check`."""
         if self._launch is not None and check is None:
             (pool,) = self._pools
             result = pool.take()
             assert result.launch is not None
+            if values:
+                given = [*given, None, *memory_of_variables(self.plan, values)]
             result.launch([given[slot] for slot in self._read])
             self._count_it()
             return [pool.keep(result)]
@@ -161,12 +140,14 @@ class KnownRun:
         if check is not None:
             for result in results:
                 check.written_anew(result.node)
-            followed.end(execute(self.plan, given, self._where, into=[r.handle for r in results]))
+            into = [result.handle for result in results]
+            followed.end(execute(self.plan, given, self.where, values, into=into))
         elif self._programs is not None:
             self._run_program(given, [result.handle for result in results])
             self._count_it()
         else:
-            execute(self.plan, given, self._where, into=[result.handle for result in results])
+            into = [result.handle for result in results]
+            execute(self.plan, given, self.where, values, into=into)
         return [pool.keep(result) for pool, result in zip(self._pools, results)]
 
     def _count_it(self) -> None:
@@ -182,7 +163,7 @@ class KnownRun:
         try:
             program = programs.popleft()
         except IndexError:
-            program = KeptProgram(self.plan, self._where)
+            program = KeptProgram(self.plan, self.where)
             RUNS.count(program.nbytes)
         program.run(given, into)
         programs.append(program)
@@ -219,7 +200,7 @@ class _Runs:
     """All that are kept."""
 
     def __init__(self) -> None:
-        self._of_kind: Newest[tuple[Any, ...], list[KnownRun]] = Newest(
+        self._of_kind: Newest[tuple[Any, ...], list[KnownRun | KnownWrite]] = Newest(
             MOST_KINDS, lambda _, runs: max([run.nodes for run in runs])
         )
         self._made_bytes = 0
@@ -232,25 +213,32 @@ class _Runs:
         memory_of: Callable[[UOp], Any],
         computed: Mapping[Any, UOp],
         draws: Callable[[Sequence[UOp], Sequence[UOp]], bool],
+        is_alone: bool = False,
     ) -> tuple[list[UOp], tuple[UOp, ...]] | None:
         """The values of graphs, and the graphs that the plan has; None if no run is known for them.
 
         `memory_of` a buffer, or of a part of one; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: whether
-        a run of graphs draws numbers that another Tensor is to keep.
+        a run of graphs draws numbers that another Tensor is to keep. `is_alone`: nobody but the caller holds the one root.
         """
         for run in self._of_kind.get(_kind(roots, device), ()):
-            inputs = run.likeness.buffers_of(roots, computed)
-            if inputs is None or not run.is_now(compiler.epoch):
+            alike = run.likeness.found(roots, computed)
+            if alike is None or not run.is_now(compiler.epoch):
                 continue
-            if run.copies and draws(roots, inputs):
+            if isinstance(run, KnownWrite):
+                node = run.run(alike, memory_of, compiler) if is_alone else None
+                if node is not None:
+                    return [node], run.asked.src
+                continue
+            inputs = run.likeness.buffers_of(alike)
+            if inputs is None or (run.copies and draws(roots, inputs)):
                 continue
             given = [memory_of(buffer) for buffer in inputs]
             check = compiler.checks() if run.is_asked else None
             if check is None:
-                return run.run(given), run.asked.src
-            check.numbers(list(roots), run.graph, inputs, given, {})
+                return run.run(given, alike.values), run.asked.src
+            check.numbers(list(roots), run.graph, inputs, given, alike.values)
             with check.launches(run.plan, given) as followed:
-                return run.run(given, check, followed), run.asked.src
+                return run.run(given, alike.values, check, followed), run.asked.src
         return None
 
     def may_be_kept(self, asked: UOp) -> bool:
@@ -267,19 +255,38 @@ class _Runs:
         """Keep how values were computed, if that is to be kept."""
         plan, roots, device = ran.plan, ran.asked.src, ran.graph.arg
         slots = set(plan.results)
-        if not plan.steps or plan.variables or min(slots) < plan.inputs or len(slots) < len(roots):
+        if not plan.steps or len(slots) < len(roots):
+            return
+        if min(slots) < plan.inputs:
+            self._keep_write(ran)
             return
         if {device} != {made.device for made in plan.made} or not self.may_be_kept(ran.asked):
             return
         steps = plan.steps
-        if len(steps) == 1 and any([slot >= plan.inputs for slot in steps[0].slots[1:]]):
+        if len(steps) == 1 and any([plan.inputs <= s < plan.inputs + len(plan.made) for s in steps[0].slots[1:]]):  # fmt: skip
             return
         if ran.parts and any([changed_in_part(root) is not None for root in roots]):
             return  # which is better done in place
-        key = _kind(roots, device)
+        self._keep(ran, KnownRun)
+
+    def _keep_write(self, ran: Ran) -> None:
+        """Keep how a part of a memory was written to, if it was done in place by kernels that make nothing else."""
+        plan, roots = ran.plan, ran.asked.src
+        slot, *more = plan.results
+        is_in_place = not more and slot < plan.inputs and changed_in_part(roots[0]) is not None
+        is_plain_run = all([s.kernel is not None and s.slots[0] == slot for s in plan.steps])
+        if is_in_place and is_plain_run and plan.steps and not is_watched():
+            self._keep(ran, KnownWrite)
+
+    def _keep(self, ran: Ran, kind: type[KnownRun] | type[KnownWrite]) -> None:
+        key = _kind(ran.asked.src, ran.graph.arg)
         known = self._of_kind.get(key, [])
-        if not any([run.asked is ran.asked and run.is_now(ran.epoch) for run in known]):
-            self._of_kind[key] = [KnownRun(ran), *known][:MOST_OF_A_KIND]
+        is_kept = [run.asked is ran.asked and type(run) is kind for run in known]
+        if any([is_it and run.is_now(ran.epoch) for is_it, run in zip(is_kept, known)]):
+            return
+        likeness = Likeness(ran.asked.src, ran.parts, ran.numbers)
+        if ran.variables <= likeness.names:  # others have values that no graph shows
+            self._of_kind[key] = [kind(ran, likeness), *known][:MOST_OF_A_KIND]
 
     def count(self, nbytes: int) -> None:
         """A result of so many bytes is made. When all together were too many, those that nobody has are given up."""
@@ -294,7 +301,8 @@ class _Runs:
         return sum([run.unused_bytes() for run in self._all()])
 
     def _all(self) -> list[KnownRun]:
-        return [run for runs in list(self._of_kind.values()) for run in runs]
+        kept = [run for runs in list(self._of_kind.values()) for run in runs]
+        return [run for run in kept if isinstance(run, KnownRun)]
 
 
 RUNS = _Runs()

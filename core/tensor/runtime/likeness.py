@@ -5,23 +5,72 @@ Owns: what such a graph has to be like. Does not own: numbers (canonical.py), wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH, RESHAPE
+from proofgrad.core.ir.op_names import BUFFER, CONST, CONTIGUOUS, DETACH, RESHAPE, VARIABLE
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, elements
+from proofgrad.core.ir.shapes import Shape, elements, names_variables
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.canonical import line_of_memory
+from proofgrad.core.tensor.runtime.owners import owners_of_item
+from proofgrad.core.tensor.runtime.table import number_buffer
 
 # What a node has to be: its op, type, argument, the number of its sources, and of a buffer where it is. Without an op it is to be the
 # node in place of the argument, or the one that was found in that position before, or a slice of memory.
 _Part = tuple[Any, Any, Any, int, Any]
 # A line: any slice of memory on that device whose elements follow each other, of this shape; where another one was, the same.
-_ITSELF, _LINE = -1, -2
+# A number: any constant, which that device has memory for.
+_ITSELF, _LINE, _NUMBER = -1, -2, -3
 _FIRST = object()  # in the last place: its argument and its other sources are for gradients alone
+_AT = object()  # in the last place: some pairs of its argument are positions
+
+
+class _Position(NamedTuple):
+    """Any pair of numbers of which the first, times `sign`, and the second are `total`: the first is the value of a variable."""
+
+    name: str
+    sign: int
+    total: int
+
+    def holds(self, pair: tuple[Any, Any], values: dict[str, int]) -> bool:
+        begin, end = pair
+        if type(begin) is not int or type(end) is not int:
+            return False
+        return (
+            self.sign * begin + end == self.total and values.setdefault(self.name, begin) == begin
+        )
+
+
+def _is_at(node: UOp) -> bool:
+    """Whether a node cuts or fills at positions."""
+    return (node.op is Ops.SHRINK or node.op is Ops.PAD) and names_variables(node.arg)
+
+
+def _positions(node: UOp) -> tuple[Any, ...]:
+    """The argument of a SHRINK or a PAD of a numbered graph, with positions for its variables."""
+    found: list[Any] = []
+    for pair, size in zip(node.arg, node.shape):
+        is_variable = isinstance(pair[0], UOp) and pair[0].op is VARIABLE
+        cut = (-1, 1) if node.op is Ops.SHRINK else (1, size - 1)
+        found.append(_Position(pair[0].arg[0], *cut) if is_variable else pair)
+    return tuple(found)
+
+
+def _are_at(pairs: Any, wanted: tuple[Any, ...], values: dict[str, int]) -> bool:
+    """Whether an argument is like one with positions, whose values go into `values`."""
+    return all([w.holds(p, values) if type(w) is _Position else p == w for p, w in zip(pairs, wanted)])  # fmt: skip
+
+
+class Alike(NamedTuple):
+    """Graphs that are like known ones: each node where the other has it, slices and numbers that are memory there, the values of positions."""
+
+    nodes: list[UOp]
+    lines: dict[int, UOp]
+    values: dict[str, int]
 
 
 def _line(node: UOp) -> UOp | None:
@@ -29,6 +78,11 @@ def _line(node: UOp) -> UOp | None:
     while node.op is RESHAPE or node.op is DETACH:
         node = node.src[0]
     return node if node.op is BUFFER else None
+
+
+def _number_like(node: UOp, dtype: DType, _: Shape, where: UOp) -> UOp | None:
+    """The memory of a constant on the device `where`, if the node is one of this type."""
+    return number_buffer(node, where.arg) if node.op is CONST and node.dtype is dtype else None
 
 
 def _part_like(node: UOp, dtype: DType, shape: Shape, where: UOp) -> UOp | None:
@@ -45,20 +99,24 @@ def _part_like(node: UOp, dtype: DType, shape: Shape, where: UOp) -> UOp | None:
 class Likeness:
     """The nodes of numbered graphs, each before its sources, and where their buffers are among them."""
 
-    __slots__ = ("_buffers", "_parts", "devices")
+    __slots__ = ("_above", "_buffers", "_parts", "devices", "names")
 
     def __init__(
-        self, roots: Sequence[UOp], parts_of_buffers: frozenset[int] = frozenset()
+        self,
+        roots: Sequence[UOp],
+        parts_of_buffers: frozenset[int] = frozenset(),
+        numbers: frozenset[int] = frozenset(),
     ) -> None:
-        """`parts_of_buffers`: the numbers of those that stand for slices of memory whose elements follow each other."""
+        """`parts_of_buffers`: the numbers of those that stand for slices of memory whose elements follow each other; `numbers`: for constants."""
         reading: set[UOp] = set()
         for node in toposort(roots):
-            if node.op is BUFFER or not reading.isdisjoint(node.src):
+            if node.op is BUFFER or _is_at(node) or not reading.isdisjoint(node.src):
                 reading.add(node)
         parts: list[_Part] = []
         positions: dict[UOp, int] = {}
         buffers: dict[int, int] = {}
         places: dict[int, UOp] = {}
+        self.names: set[str] = set()  # of the variables in place of positions
         nodes = [*roots]
         for k, node in enumerate(nodes):  # which become more
             if node in positions:
@@ -66,43 +124,50 @@ class Likeness:
                 continue
             positions[node] = k
             marks = node.op is DETACH or node.op is CONTIGUOUS
+            line = _line(node) if node in reading else None
+            number = None if line is None else line.src[0].arg
             if node not in reading and not marks:
                 parts.append((None, None, node, _ITSELF, None))
-            elif (line := _line(node)) is not None and line.src[0].arg in parts_of_buffers:
-                number, where = line.src
-                places[number.arg] = where
-                before = buffers.setdefault(
-                    number.arg, k
-                )  # where the same slice was in another shape
-                parts.append((None, node.dtype, node.shape, _LINE, (where, before)))
+            elif number in parts_of_buffers or (number in numbers and node.src[0] is line):
+                assert line is not None
+                where = places[number] = line.src[1]
+                # Where the same slice was in another shape.
+                before = buffers.setdefault(number, k)
+                kind = _NUMBER if number in numbers else _LINE
+                parts.append((None, node.dtype, node.shape, kind, (where, before)))
             elif node.op is BUFFER:
-                number, where = node.src
-                buffers[number.arg], places[number.arg] = k, where
-                parts.append((BUFFER, node.dtype, node.arg, 0, where))
+                buffers[node.src[0].arg], places[node.src[0].arg] = k, node.src[1]
+                parts.append((BUFFER, node.dtype, node.arg, 0, node.src[1]))
             elif marks:
                 parts.append((node.op, node.dtype, None, 1, _FIRST))
                 nodes += node.src
             else:
-                parts.append((node.op, node.dtype, node.arg, len(node.src), None))
+                is_at = _is_at(node)
+                arg = _positions(node) if is_at else node.arg
+                self.names.update([p.name for p in arg if type(p) is _Position] if is_at else ())
+                parts.append((node.op, node.dtype, arg, len(node.src), _AT if is_at else None))
                 nodes += node.src
         self._parts = parts
         self._buffers = [position for _, position in sorted(buffers.items())]
+        self._above = _places_above(nodes, [nodes[position] for position in self._buffers])
         self.devices: list[str] = [where.arg for _, where in sorted(places.items())]
 
-    def buffers_of(self, roots: Sequence[UOp], computed: Mapping[Any, UOp]) -> list[UOp] | None:
-        """The buffers of graphs like these, in the order of their numbers; None if they are not like them.
+    def found(self, roots: Sequence[UOp], computed: Mapping[Any, UOp]) -> Alike | None:
+        """What graphs like these are made of; None if they are not like them.
 
         `computed`: weak references to nodes, and the buffers that stand for them.
         """
         nodes = [*roots]
         lines: dict[int, UOp] = {}
+        values: dict[str, int] = {}
         for k, (op, dtype, arg, count, where) in enumerate(self._parts):
             node = nodes[k]
             if computed and (known := computed.get(ref(node))) is not None:
                 nodes[k] = node = known
             if op is None:
-                if count == _LINE:
-                    line = _part_like(node, dtype, arg, where[0])
+                if count in (_LINE, _NUMBER):
+                    part = _part_like if count == _LINE else _number_like
+                    line = part(node, dtype, arg, where[0])
                     if line is None or lines.setdefault(where[1], line) is not line:
                         return None
                 elif node is not (arg if count == _ITSELF else nodes[count]):
@@ -111,6 +176,10 @@ class Likeness:
                 return None
             elif where is _FIRST:
                 nodes.append(node.src[0])
+            elif where is _AT:
+                if not _are_at(node.arg, arg, values):
+                    return None
+                nodes += node.src
             elif node.arg != arg:
                 return None
             elif op is BUFFER:
@@ -121,8 +190,35 @@ class Likeness:
                 if len(sources) != count:
                     return None
                 nodes += sources
+        return Alike(nodes, lines, values)
+
+    def buffers_of(self, alike: Alike) -> list[UOp] | None:
+        """The buffers of graphs like these, in the order of their numbers; None where one is in place of two, which makes another graph."""
+        nodes, lines = alike.nodes, alike.lines
         found = [nodes[position] for position in self._buffers]
         if lines:
             found = [lines.get(k, node) for k, node in zip(self._buffers, found)]
-        # One buffer in place of two makes another graph.
         return found if len(found) < 2 or len(set(found)) == len(found) else None
+
+    def is_sole_holder(self, alike: Alike, number: int) -> bool:
+        """Whether nobody has the buffer of this number, or what is made of it, but the graphs, and the caller their one root."""
+        nodes = alike.nodes
+        return all([owners_of_item(nodes, k) == count for k, count in self._above[number]])
+
+
+def _places_above(nodes: Sequence[UOp], buffers: Sequence[UOp]) -> list[list[tuple[int, int]]]:
+    """Of each buffer: where it and the nodes that are made of it are first, but for the root, and how many hold each in such a list of nodes.
+
+    Whoever reads a node has it in its sources, and the list has it as often.
+    """
+    count = Counter(nodes)
+    first = {node: k for k, node in reversed([*enumerate(nodes)])}
+    found: list[list[tuple[int, int]]] = []
+    for buffer in buffers:
+        above = {buffer}
+        for node in toposort(nodes[:1]):
+            if not above.isdisjoint(node.src):
+                above.add(node)
+        above &= first.keys() - {nodes[0]}
+        found.append([(first[node], 2 * count[node]) for node in above])
+    return found

@@ -1,21 +1,20 @@
 """The memory behind BUFFER nodes: which there is, who made it, who else holds it.
 
-Owns: the table from a BUFFER to its memory, values in a shape, whether memory is held by one owner alone. Does not own:
+Owns: values in a shape, whether memory is held by one owner alone. Does not own: the table from a BUFFER to its memory (table.py),
 what computes values (realize.py), the count of owners (owners.py), values as bytes (reading.py).
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 from proofgrad.core.compile.machine.target import Borrowed
 from proofgrad.core.compile.passes.memory import first_element
-from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.op_names import BUFFER, DETACH, DEVICE, RESHAPE, UNIQUE
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import BUFFER, DETACH, RESHAPE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp, fresh_node
@@ -24,22 +23,10 @@ from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 from proofgrad.core.tensor.runtime.known_runs import RUNS, SMALL_BYTES
 from proofgrad.core.tensor.runtime.once import copy_once
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
+from proofgrad.core.tensor.runtime.table import MEMORY, NUMBERS, new_buffer
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import BufferInfo
-
-_MEMORY: WeakKeyDictionary[UOp, Any] = WeakKeyDictionary()
-# Buffers of numbered graphs, which plans keep, have small numbers: no real buffer is one of those.
-_SERIAL = itertools.count(1_000_000)
-
-
-def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
-    """A BUFFER of `size` elements that owns `memory`, a handle of the device's backend."""
-    unique = fresh_node(UNIQUE, dtypes.void, (), next(_SERIAL), ())
-    where = UOp(DEVICE, dtypes.void, (), device)
-    buffer = fresh_node(BUFFER, dtype, (unique, where), size, (size,))
-    _MEMORY[buffer] = memory
-    return buffer
 
 
 def new_value(info: BufferInfo, shape: Shape, memory: Any) -> UOp:
@@ -82,36 +69,36 @@ def _below_shape(uop: UOp) -> UOp:
 def memory_at_hand(uop: UOp) -> Any:
     """The memory that has exactly the elements of `uop` in order; None: it is to be computed."""
     buffer = _below_shape(uop)
-    return _MEMORY.get(buffer) if buffer.op is BUFFER and buffer.src[1].arg != HOST else None
+    return MEMORY.get(buffer) if buffer.op is BUFFER and buffer.src[1].arg != HOST else None
 
 
 def memory_if_known(node: UOp) -> Any:
     """The memory behind a BUFFER, bytes of the host as well; None: it is another node, or has none."""
-    return _MEMORY.get(node) if node.op is BUFFER else None
+    return MEMORY.get(node) if node.op is BUFFER else None
 
 
 def has_memory(uop: UOp, handle: Any) -> bool:
     """Whether this memory is that of `uop`, a BUFFER through RESHAPE or not, for as long as it is there."""
-    return _MEMORY.get(_below_shape(uop)) is handle
+    return MEMORY.get(_below_shape(uop)) is handle
 
 
 def memory_of(buffer: UOp | None) -> Any:
     """The memory behind a BUFFER, or a part of one, a handle of the backend of its device."""
     assert buffer is not None
     if buffer.op is BUFFER:
-        return _MEMORY.data[ref(buffer)]  # type: ignore[attr-defined]
+        return MEMORY.data[ref(buffer)]  # type: ignore[attr-defined]
     if buffer.op is Ops.SHRINK:
         begin = first_element(buffer) * buffer.dtype.itemsize
-        whole = _MEMORY[buffer.src[0]]
+        whole = MEMORY[buffer.src[0]]
         return Device[buffer.src[0].src[1].arg].part(whole, begin) if begin else whole
-    return _MEMORY[buffer]
+    return MEMORY[buffer]
 
 
 def twin(uop: UOp) -> UOp:
     """Another BUFFER with the memory of this one, in the same shape."""
     buffer = buffer_of(uop)
     assert buffer is not None
-    other = new_buffer(buffer.dtype, buffer.arg, buffer.src[1].arg, _MEMORY[buffer])
+    other = new_buffer(buffer.dtype, buffer.arg, buffer.src[1].arg, MEMORY[buffer])
     return in_shape(other, uop.shape)
 
 
@@ -127,7 +114,7 @@ def memory_to_write(holder: Any, table: Sequence[Any], slot: int) -> tuple[Any, 
     """The memory of `holder._uop`, and whether it is ours and nobody else has it, but for `table[slot]`."""
     handle = memory_of(buffer_of(holder._uop))
     known = 2 + (table[slot] is handle)  # the table of all memory, and this function
-    is_alone = owners_of_item(_MEMORY, buffer_of(holder._uop)) == known
+    is_alone = owners_of_item(MEMORY, buffer_of(holder._uop)) == known
     return handle, is_alone and _is_sole_holder(holder) and not isinstance(handle, Borrowed)
 
 
@@ -184,15 +171,15 @@ def is_unshared(given: list[Any], k: int) -> bool:
 
 def buffers() -> list[UOp]:
     """All buffers there are, in one step: other threads may make some meanwhile."""
-    found = [reference() for reference in _MEMORY.keyrefs()]
+    found = [reference() for reference in MEMORY.keyrefs()]
     return [buffer for buffer in found if buffer is not None]
 
 
 def _bytes_held() -> int:
     unused = RUNS.unused_bytes()  # before this function holds them
     devices = [(b, b.src[1].arg) for b in buffers()]
-    held = [b for b, device in devices if device != HOST and not is_on_disk(device)]
-    sizes = {id(_MEMORY.get(b)): b.arg * b.dtype.itemsize for b in held}  # of one memory once
+    held = [b for b, d in devices if d != HOST and not is_on_disk(d) and b not in NUMBERS]
+    sizes = {id(MEMORY.get(b)): b.arg * b.dtype.itemsize for b in held}  # of one memory once
     every: int = sum(sizes.values())
     return every - unused
 

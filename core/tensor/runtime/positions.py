@@ -3,7 +3,8 @@
 Owns: which numbers of a graph are positions, the variables in their place. Does not own: the numbered graph (canonical.py).
 
 A position is where a cut of one element begins, in memory that is read or written to. For the part of a memory whose elements
-follow each other there is less to do: it is an input of its own (canonical.py).
+follow each other there is less to do: it is an input of its own (canonical.py). So is a number that is written to a part of memory, or
+`x[i] = i` would be a kernel for each `i`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import BUFFER, DETACH
+from proofgrad.core.ir.op_names import BUFFER, CONST, DETACH
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain, names_variables, sizes
 from proofgrad.core.ir.uop import UOp
@@ -45,6 +46,26 @@ def positions_as_variables(
     for (_, size, number), k in found.items():
         values[_names(k, size).variable.arg[0]] = number
     return {node: tuple(argument) for node, argument in changed.items()}
+
+
+def are_positions(values: Iterable[str]) -> bool:
+    """Whether these names of variables are all of positions."""
+    return all([name[0] == "[" and name[1:-1].isdigit() for name in values])
+
+
+def numbers_written(roots: Sequence[UOp]) -> list[UOp]:
+    """The constants that roots put in place in memory. Bools are what says where that is."""
+    found: dict[UOp, None] = {}
+    for root in roots if any([changed_in_part(root) is not None for root in roots]) else ():
+        while root.op is Ops.WHERE or root.op is Ops.RESHAPE:
+            if root.op is Ops.WHERE and (pads := _pads_above(root.src[1])):
+                value = pads[-1].src[0]
+                while value.op in MOVEMENT:
+                    value = value.src[0]
+                if value.op is CONST and not value.dtype.is_bool:
+                    found[value] = None
+            root = root.src[-1]
+    return list(found)
 
 
 class _Names(NamedTuple):

@@ -36,7 +36,8 @@ from proofgrad.core.tensor.runtime.counts import counts_as_variables
 from proofgrad.core.tensor.runtime.device import HOST
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
-from proofgrad.core.tensor.runtime.known_runs import RUNS, Ran
+from proofgrad.core.tensor.runtime.kept_run import Ran
+from proofgrad.core.tensor.runtime.known_runs import RUNS
 from proofgrad.core.tensor.runtime.memory import (
     buffer_of,
     in_shape,
@@ -45,11 +46,12 @@ from proofgrad.core.tensor.runtime.memory import (
     is_view,
     memory_at_hand,
     memory_of,
-    new_buffer,
     new_value,
 )
 from proofgrad.core.tensor.runtime.once import computes_for_others, not_copied, not_drawn
+from proofgrad.core.tensor.runtime.positions import are_positions
 from proofgrad.core.tensor.runtime.recording import Witness, recorder
+from proofgrad.core.tensor.runtime.table import NUMBERS, new_buffer
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import Compiler
@@ -197,7 +199,7 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
         if (cut := first_rows.cut_of(root)) is not None:
             whole = run_again(root.src[0], device, is_alone=False)
             return None if whole is None else first_rows.shown(whole, cut)
-    found = _known((root,), device)
+    found = _known((root,), device, is_alone)
     if found is None:
         return None
     (node,), (numbered_root,) = found
@@ -225,12 +227,15 @@ def _shows_memory(root: UOp) -> bool:
     return is_view(root) or first_rows.cut_of(root) is not None
 
 
-def _known(roots: Sequence[UOp], device: str) -> tuple[list[UOp], tuple[UOp, ...]] | None:
+def _known(
+    roots: Sequence[UOp], device: str, is_alone: bool = False
+) -> tuple[list[UOp], tuple[UOp, ...]] | None:
     """The values of graphs like those of a run before, and those graphs; None: there was none."""
     is_plain_run = LISTENER.add is None and not _MACHINE.compile_only
     if not is_plain_run or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
         return None
-    return RUNS.again(roots, device, _MACHINE.compiler, memory_of, COMPUTED.data, _draws)  # type: ignore[attr-defined]
+    known: Any = COMPUTED.data  # type: ignore[attr-defined]
+    return RUNS.again(roots, device, _MACHINE.compiler, memory_of, known, _draws, is_alone)
 
 
 _draws = functools.partial(computes_for_others, is_memory=is_view)
@@ -309,7 +314,9 @@ def _run(
     if witness is None and not values:
         graph, counts = counts_as_variables(graph)
         values.update(counts)
+    is_like_others = witness is None and are_positions(values)
     parts = frozenset([k for k, buffer in enumerate(inputs) if buffer.op is not BUFFER])
+    numbers = frozenset([k for k, buffer in enumerate(inputs) if buffer in NUMBERS])
     shapes = [root.shape for root in wanted]
     devices = [memory_below(buffer).src[1].arg for buffer in inputs]
     given = list(map(memory_of, inputs))
@@ -317,7 +324,7 @@ def _run(
     # its memory would never be free again.
     roots = [_gone if node is root else ref(root) for node, root in zip(asked.src, wanted)]
     kept = [ref(buffer) for buffer in inputs]
-    is_kept = witness is None and not values and _is_to_be_kept(asked)
+    is_kept = is_like_others and _is_to_be_kept(asked)
     if witness is not None:
         witness.before(set(toposort(wanted, is_not_computed)), inputs, values)
     try:
@@ -348,9 +355,10 @@ def _run(
     if witness is not None:
         witness.after(plan, given)
     results = _results(plan, asked, shapes, memory, roots, kept)
-    is_plain_run = not unneeded and witness is None and not values and not _MACHINE.compile_only
-    if is_plain_run:
-        RUNS.keep(Ran(asked, graph, parts, plan, compiler().epoch, new_value))
+    if is_like_others and not _MACHINE.compile_only:
+        epoch, names = compiler().epoch, values.keys()
+        ran = Ran(asked, graph, parts, numbers, names, plan, epoch, new_value)
+        RUNS.keep(ran)
     if check is not None:
         try:
             check.results(plan, shapes, memory, results)

@@ -19,7 +19,7 @@ from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed, remember_graph
-from proofgrad.core.tensor.runtime.memory import new_buffer
+from proofgrad.core.tensor.runtime.table import new_buffer
 
 _KERNELIZED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a graph and its ASSIGN
 

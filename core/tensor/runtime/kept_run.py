@@ -1,0 +1,58 @@
+"""What is kept of a run that may be done again.
+
+Owns: the fields, whether the plan is still that of the graph. Does not own: which runs are kept (known_runs.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from proofgrad.core import settings
+from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.device import Device
+from proofgrad.core.tensor.runtime.likeness import Likeness
+
+if TYPE_CHECKING:
+    from proofgrad.core.compile.plan.plan import BufferInfo, Plan
+
+# What changes how a graph is compiled or run.
+_ASKED = settings.encoded("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
+
+
+class Ran(NamedTuple):
+    """A run that may be done again: its graph, with buffers numbered and as it is compiled, the inputs that are parts of memory and those
+    that are numbers, the variables that had values, and the plan, of which compiler. `make(info, shape, memory)`: the node of a result.
+    """
+
+    asked: UOp
+    graph: UOp
+    parts: frozenset[int]
+    numbers: frozenset[int]
+    variables: Set[str]
+    plan: Plan
+    epoch: object
+    make: Callable[[BufferInfo, Shape, Any], UOp]
+
+
+class KeptRun:
+    """One plan, for graphs that are alike."""
+
+    __slots__ = (
+        "_asked", "_backend", "_device", "_epoch", "asked", "copies", "graph", "is_asked", "likeness", "nodes", "plan", "where",
+    )  # fmt: skip
+
+    def __init__(self, ran: Ran, likeness: Likeness) -> None:
+        self.likeness, self.nodes = likeness, len(ran.asked.toposort())
+        self._asked, self._epoch = settings.stored(_ASKED), ran.epoch
+        self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
+        self.asked, self.graph, self.plan = ran.asked, ran.graph, ran.plan
+        self._device, self._backend = ran.graph.arg, Device[ran.graph.arg]
+        self.where = likeness.devices[: ran.plan.inputs]
+        self.copies = any([step.kernel is None for step in ran.plan.steps])
+
+    def is_now(self, epoch: object) -> bool:
+        """Whether the graph would get this plan now, on the machine that the device is now."""
+        is_same = self._epoch is epoch and self._asked == settings.stored(_ASKED)
+        return is_same and Device[self._device] is self._backend
