@@ -10,6 +10,7 @@ that is written to and, if that is a view, the Tensors it is a view of.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, ClassVar, NoReturn, Self
@@ -111,6 +112,12 @@ class Assignment(Selection):
         if mask is not None:
             self._write(self._where_masked(mask, value))
             return
+        last = Assignment._last_write
+        is_written = last is not None and last[0]() is value  # perhaps what `x[i] += v` has done
+        cut = None if is_written or self._base is not None else self._cut_of_numbers(index)
+        if cut is not None and cut.cuts is not None and cut.shape is not None:
+            self._write_cut(cut.cuts, self._value_like(value, cut.shape))
+            return
         target, pending = self._view_and_positions(index)
         if pending:
             target._write(target._scattered(pending, value))
@@ -188,6 +195,13 @@ class Assignment(Selection):
         self._become(node)
         Assignment._last_write = (ref(self), ref(owner), ref(owner._uop))
         Assignment._written_through[owner._uop] = (ref(node), [link[1:] for link in links])
+
+    def _write_cut(self, cuts: tuple[tuple[int, int], ...], node: UOp) -> None:
+        """As `_write` to the view that these cuts and a new shape show, without one."""
+        base = self._uop
+        whole = _among_zeros(node, base.shape, cuts)
+        self._set_value(_inside(base.shape, cuts, node.shape).alu(Ops.WHERE, whole, base))
+        Assignment._written_through[self._uop] = (ref(node), [])
 
     def _owner_to_compute(self) -> Self | None:
         """The Tensor below this view, if it was written to through a view and not computed since."""
@@ -424,6 +438,19 @@ def written(base: UOp, links: Sequence[Link], value: UOp) -> UOp:
         return whole
     inside = _placed(links, constant_node(True, dtypes.bool, value.shape))
     return inside.alu(Ops.WHERE, whole, base)
+
+
+def _among_zeros(value: UOp, shape: Shape, cuts: tuple[tuple[int, int], ...]) -> UOp:
+    """A value in the place of an array that these cuts show in another shape, zeros around."""
+    part = reshape_node(value, tuple([end - begin for begin, end in cuts]))
+    around = tuple([(begin, size - end) for (begin, end), size in zip(cuts, shape)])
+    return UOp(Ops.PAD, value.dtype, (part,), around)
+
+
+@functools.lru_cache(maxsize=1024)
+def _inside(shape: Shape, cuts: tuple[tuple[int, int], ...], seen: Shape) -> UOp:
+    """Which elements of an array are among those that these cuts show in the shape `seen`."""
+    return _among_zeros(constant_node(True, dtypes.bool, seen), shape, cuts)
 
 
 def _placed(links: Sequence[Link], value: UOp) -> UOp:

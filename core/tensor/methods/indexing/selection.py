@@ -96,14 +96,19 @@ class Selection(Reduction):
         return self._viewed(cut), pending
 
     def _seen(self, index: Any) -> Self | None:
-        """What an index of numbers alone shows, which is found once for a shape; None: there is more to it."""
+        """What an index of numbers alone shows; None: there is more to it."""
+        cut = self._cut_of_numbers(index)
+        return None if cut is None else self._viewed(cut)
+
+    def _cut_of_numbers(self, index: Any) -> IndexCut | None:
+        """What an index of numbers alone cuts out, which is found once for a shape; None: there is more to it."""
         shape, key = self._uop.shape, key_of_index(index)
         if key is None or not is_plain(shape):
             return None
         cut = CUTS.get((shape, key))
         if cut is None:
             cut = CUTS[shape, key] = self._cut_and_positions(index)[0]
-        return self._viewed(cut)
+        return cut
 
     def _cut_and_positions(self, index: Any) -> tuple[IndexCut, list[tuple[int, Self]]]:
         cuts: list[Any] = []  # of each axis of this Tensor
