@@ -12,8 +12,8 @@ from proofgrad.core.compile.fusion.shared_kernels import order_operands, read_sl
 from proofgrad.core.compile.fusion.split_reductions import split_long_reductions
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.lowering.lower import lower_movement
-from proofgrad.core.compile.lowering.promote import promote_small_floats
-from proofgrad.core.compile.math.transcendental import expand_transcendentals
+from proofgrad.core.compile.lowering.promote import SMALL_FLOATS, promote_small_floats
+from proofgrad.core.compile.math.transcendental import EXPANSIONS, expand_transcendentals
 from proofgrad.core.compile.passes.forms import Form
 from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, RuleSets, Stage, Tactic
 from proofgrad.core.compile.tactics.axes import choose_axes, share_out_work_items
@@ -38,7 +38,8 @@ from proofgrad.core.compile.tactics.variable_sizes import extend_loops, shorten_
 from proofgrad.core.compile.tactics.whole_lines import write_whole_lines
 from proofgrad.core.compile.tactics.windows import deinterleave_windows
 from proofgrad.core.compile.tactics.write_windows import write_windows
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import UOp
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.
 FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
@@ -49,6 +50,13 @@ _SIMPLIFY = RuleSets(("algebra", "compare", "where", "cast", "divmod", "ranges",
 _LEGALISE = RuleSets(
     ("fp8", "legalise", "algebra", "compare", "where", "cast"), lacking=((Ops.TF32, "tf32"),)
 )
+
+
+def _takes_small_floats(node: UOp) -> bool:
+    """Whether it is an operation on float16 or bfloat16, which is done in float32."""
+    is_small = any(source.dtype.scalar in SMALL_FLOATS for source in node.src)
+    return is_small and (node.op is Ops.REDUCE or node.op in ELEMENTWISE)
+
 
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),
@@ -104,13 +112,17 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("accumulators", Form.PROGRAM, Tactic(reductions_to_accumulators, required=True)),
     Stage("vectors", Form.PROGRAM, Tactic(vectorize, required=True)),
     Stage(
-        "promote small floats", Form.PROGRAM, Procedure(promote_small_floats, keeps_values=False)
+        "promote small floats",
+        Form.PROGRAM,
+        Procedure(promote_small_floats, computes=_takes_small_floats),
     ),
     Stage(
         "transcendentals",
         Form.PROGRAM,
         Procedure(
-            expand_transcendentals, ("native", "approximate", "calls_fma"), keeps_values=False
+            expand_transcendentals,
+            ("native", "approximate", "calls_fma"),
+            computes=lambda node: node.op in EXPANSIONS,
         ),
     ),
     Stage("linearize", Form.LINEAR, Procedure(linearize)),

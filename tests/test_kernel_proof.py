@@ -27,7 +27,7 @@ from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.lowering.lower import lower_movement
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
-from proofgrad.core.compile.passes.stages import Procedure, Stage, Tactic, run_stages
+from proofgrad.core.compile.passes.stages import Procedure, Stage, run_stages
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.compile.steps import lanes
 from proofgrad.core.compile.steps.bijection import NewLoop, exchanged
@@ -100,8 +100,8 @@ def stages_with(stage: str, function: Callable[..., UOp] | None) -> tuple[Stage,
     old = next(s for s in KERNEL_STAGES if s.name == stage)
     asked = tuple(signature(function).parameters)[1:]
     takes = tuple(["facts" if name == "bounds" else name for name in asked])
-    keeps_values = isinstance(old.step, Tactic) or old.step.keeps_values  # type: ignore[union-attr]
-    new = replace(old, step=Procedure(function, takes, keeps_values))
+    named = {"computes": old.step.computes} if isinstance(old.step, Procedure) else {}
+    new = replace(old, step=Procedure(function, takes, **named))
     return tuple([new if s is old else s for s in KERNEL_STAGES])
 
 
@@ -274,6 +274,29 @@ def test_wrong_copies_of_unroll_are_found(bodies: list[UOp], first: int, missing
         return kernel
 
     assert planted(bodies, CPU, "unroll", wrong)
+
+
+def _elsewhere(position: UOp) -> UOp:
+    """The position that is asked for with each product of a loop and a number as the loop's first iteration."""
+    products = [n for n in position.toposort() if n.op is Ops.MUL]
+    return position.substitute({n: UOp.const(n.dtype, 0) for n in products})
+
+
+@pytest.mark.parametrize(
+    "stage, dtype", [("promote small floats", "float32"), ("transcendentals", "int32")]
+)
+def test_stage_that_computes_some_values_anew_leaves_the_others_as_they_were(
+    stage: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other loads are loads of a value before, too; nearly all blocks of many elements have the same largest one."""
+
+    def wrong(program: UOp) -> UOp:
+        loads = [n.src[0].src[1] for n in program.toposort() if n.op is Ops.LOAD]
+        return program.substitute({n: _elsewhere(n) for n in loads})
+
+    recorder = Recorder()
+    compile_with(recorder, data(1 << 16).cast(dtype).realize().max(), monkeypatch)
+    assert "the load of parameter" in planted(recorder.bodies, CPU, stage, wrong)
 
 
 def test_width_that_is_too_small_is_found(bodies: list[UOp]) -> None:

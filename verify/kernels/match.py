@@ -8,7 +8,7 @@ own: the first kernel and its tensor graph (kernels/tensor.py), deciding the cla
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, product
 from math import prod
@@ -94,7 +94,9 @@ class Matcher:
     """Compares the terms of one stage with those of the stage before."""
 
     questions: Questions
-    rewritten: int = 0  # values that a stage computes in another way: their loads were compared
+    # Whether a stage may compute a node in another way: its loads are compared, and nothing else.
+    computes: Callable[[UOp], bool] = lambda node: False
+    rewritten: int = 0  # values that were computed in another way
     _known: dict[tuple[UOp, UOp, Given], Difference | None] = field(default_factory=dict)
     _short: dict[UOp, UOp] = field(default_factory=dict)
 
@@ -240,16 +242,16 @@ class Matcher:
             elif is_nested(after) and not is_nested(before):
                 after = by_stride(in_one(after))
             difference = self._reductions(before, after, given)
-            return (
-                None
-                if difference is None or self._is_in_parts(before, after, given)
-                else difference
-            )
+            if difference is None or self._is_in_parts(before, after, given):
+                return None
+            return self._accesses(before, after, given) if self.computes(before) else difference
         if before.op is Ops.REDUCE and self._is_in_parts(before, after, given):
             return None
         difference = self._operands(before, after, given)
         if difference is None:
             return None
+        if self.computes(before):
+            return self._accesses(before, after, given)
         if self._are_equal(before, after, given):
             return None
         split = self._by_cases(before, after, given)
@@ -471,7 +473,7 @@ class Matcher:
     # -- accesses -------------------------------------------------------------------------------
 
     def _accesses(self, before: UOp, after: UOp, given: Given) -> Difference | None:
-        """After rules for values: every load is one of those before, of the same element."""
+        """Where a value is computed in another way: every load is one of those before, of the same element."""
         old, new = loads_below(before), loads_below(after)
         self.rewritten += 1
         for load in new:

@@ -26,7 +26,7 @@ from proofgrad.core.compile.lowering.held_by_items import held_by_items
 from proofgrad.core.compile.lowering.held_by_warps import held_by_warps
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks
-from proofgrad.core.compile.passes.stages import Procedure, Stage, Tactic, parts_of
+from proofgrad.core.compile.passes.stages import Procedure, RuleSets, Stage, Tactic, parts_of
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements
@@ -258,10 +258,10 @@ class _KernelProof:
                 "values beside a running maximum, which are so by a law of the reals"
             )
             return
+        step, strict = stage.step, not isinstance(stage.step, RuleSets)
         matcher = Matcher(self.questions)
-        strict = isinstance(stage.step, Tactic) or (
-            isinstance(stage.step, Procedure) and stage.step.keeps_values
-        )
+        if isinstance(step, Procedure):
+            matcher.computes = step.computes
         try:
             alike = kept_alike(before, after, matcher, strict)
             difference = self._difference(matcher, before, after, strict, alike)

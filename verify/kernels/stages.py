@@ -29,7 +29,8 @@ ITERATIONS = 48
 MOST_VALUES = 6_000_000
 # Values that two right forms compute from whole numbers are nearer than this, for all that sums and functions leave free.
 NEAR = 1e-3
-# Memory is drawn so many times more with single infinities and NaNs in it, which show what is read and multiplied in vain.
+# Memory is drawn so many times more with fewer and fewer infinities and NaNs in it, or ends of a type: they show what is read and
+# multiplied in vain, and which of many elements the largest is taken of.
 ROUNDS = 12
 
 
@@ -80,22 +81,26 @@ def _differ(
         return _are_others(part, values, wanted)
     if _are_others(part, values, reader.written(_Scalars(before), where, kind)):
         return True
-    rounds = range(ROUNDS if part.dtype.is_float and not part.dtype.is_code else 0)
-    return any(_differ_in_holes(before, part, point, seed) for seed in rounds)
+    return any(_differ_in_holes(before, part, point, seed) for seed in range(ROUNDS))
 
 
 def _differ_in_holes(
     before: Sequence[Written], part: _Scalars, point: Mapping[str, int], seed: int
 ) -> bool:
-    """Whether an element differs where single elements of memory are infinities and NaNs."""
+    """Whether an element differs where single elements of memory are infinities and NaNs, or ends of a type."""
 
     def draw(number: int, dtype: DType, index: Values, kind: Values) -> Values:
         values = element(number, dtype, index, kind, seed)
-        if not dtype.is_float or dtype.is_code:
+        if dtype.is_code or dtype.is_bool:
             return values
-        # A whole number from -4 to 4 for each element: one in nine is infinite, one in nine is NaN.
-        chosen = element(number, dtypes.int32, index, kind, ROUNDS + seed)
-        return numpy.where(chosen == 4, numpy.inf, numpy.where(chosen == -4, numpy.nan, values))
+        # Whole numbers from -4 to 4 are added, one more in every second round: one element in 9, 81, 729 ... has the largest sum.
+        count = 1 + seed // 2
+        seeds = range(ROUNDS + seed, ROUNDS * (1 + count) + seed, ROUNDS)
+        chosen = sum([element(number, dtypes.int32, index, kind, s) for s in seeds])
+        low, high = (numpy.nan, numpy.inf) if dtype.is_float else (dtype.lo, dtype.hi)
+        return numpy.where(
+            chosen == 4 * count, high, numpy.where(chosen == -4 * count, low, values)
+        ).astype(values.dtype)
 
     reader = Reader(draw, Budget(MOST_VALUES))
     iterations = _AtFirst(point, ITERATIONS // 2)

@@ -106,8 +106,8 @@ class Procedure(_Pass):
 
     function: Callable[..., UOp]
     takes: tuple[str, ...] = ()  # what it asks of the Context, in the order of its arguments
-    # False: it computes values in another way, within bounds that docs give.
-    keeps_values: bool = True
+    # Which nodes have values that it computes in another way, within bounds that docs give: all others stay as they are.
+    computes: Callable[[UOp], bool] = lambda node: False
 
     def __call__(self, graph: UOp, context: Context) -> UOp:
         return self.function(graph, *[getattr(context, name) for name in self.takes])
