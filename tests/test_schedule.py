@@ -132,6 +132,12 @@ def test_product_that_is_padded_is_computed_without_masks(x: Tensor, y: Tensor) 
     assert first.shape[-2:] == (6, 6)
 
 
+def test_long_products_are_stored_once_before_they_are_joined() -> None:
+    one, other = [Tensor.full((512, 512), 1.0).contiguous().realize() for _ in range(2)]
+    products = (one @ other).cat(other @ one, dim=1)
+    assert [item.shape for item in products.schedule()] == [(512, 512), (512, 512), (512, 1024)]
+
+
 def test_product_that_is_used_in_parts_is_computed_as_a_whole(x: Tensor, y: Tensor) -> None:
     """One kernel for both would sum each part by itself, without tiles."""
     gate, value = (x @ y.T.cat(y.T, dim=1)).chunk(2, dim=1)

@@ -30,6 +30,7 @@ HIDDEN_CYCLES = 8
 MOST_NODES = 100
 # A reduction of so few values is written out, and vectors run along its results.
 SHORT_REDUCTION = 16
+_VIEWS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.DETACH})
 
 
 def cycles_of_work(
@@ -115,7 +116,7 @@ def apart_from_rows(
     written_out = _written_out(nodes)
     for node in nodes:
         if node.op is Ops.PAD and is_plain(node.shape) and node not in written_out:
-            source = _below_views(node.src[0])
+            source = _below_views(node.src[0], stored)
             if source not in stored and _is_padded(node, source, stored, target):
                 found.add(source)
     return found
@@ -145,8 +146,9 @@ def below_movement(node: UOp) -> UOp:
     return node
 
 
-def _below_views(node: UOp) -> UOp:
-    while node.op is Ops.RESHAPE or node.op is Ops.PERMUTE or node.op is Ops.DETACH:
+def _below_views(node: UOp, stored: Container[UOp]) -> UOp:
+    """What a node shows in another shape or order, or a view on the way that has a buffer."""
+    while node not in stored and node.op in _VIEWS:
         node = node.src[0]
     return node
 
