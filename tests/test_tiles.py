@@ -321,7 +321,7 @@ def test_few_rows_times_a_long_transposed_matrix_read_it_in_its_order(rows: int)
 
 
 @pytest.mark.heuristics
-@pytest.mark.parametrize("rows, staged, packed", [(33, False, False), (130, False, True)])
+@pytest.mark.parametrize("rows, staged, packed", [(33, False, False), (300, False, True)])
 def test_columns_of_few_rows_are_read_in_place_and_of_more_are_packed(
     rows: int, staged: bool, packed: bool
 ) -> None:

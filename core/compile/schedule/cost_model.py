@@ -190,6 +190,35 @@ def pays_packing(tile: Tile, readers: int, contraction: Contraction, target: Tar
     return packing < in_place + cycles_across_lines(tile, contraction, target)
 
 
+def pays_to_move(tile: Tile, readers: int, contraction: Contraction, target: Target) -> bool:
+    """Whether columns of many pages, or of lines that push each other out of the first cache, are packed sooner than so many tiles of rows
+    wait for them where they lie."""
+    in_place = _waits_in_place(tile, contraction, target)
+    if readers < 2 or not in_place:
+        return False
+    packing = cycles_to_pack(tile, contraction, target) / readers
+    packing += waits_of_orders(tile, contraction, target, are_copied=True)[1]
+    return packing < in_place + waits_of_orders(tile, contraction, target)[1]
+
+
+def _waits_in_place(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles that a tile waits for columns which other tiles have read where they lie: for their pages, and for the second cache."""
+    core, cycles = target.core, _cycles_of_pages(contraction, target)
+    if columns_collide(contraction, target.first_cache):
+        step = tile.rows * tile.vectors / core.multiply_adds_a_cycle
+        moved = tile.columns * contraction.itemsize / core.cache_bytes_a_cycle
+        cycles += SHOWN_OF_CACHE * moved * min(1.0, moved / step)
+    return contraction.depth * cycles
+
+
+def _cycles_of_pages(contraction: Contraction, target: Target) -> float:
+    """Cycles that a step waits for columns where they lie, if they are in many pages: each step, or each few, goes to another one."""
+    if not columns_are_large(contraction, target):
+        return 0.0
+    width = contraction.column_count * contraction.itemsize
+    return SHOWN * TRANSLATION_CYCLES * min(1.0, width / target.page_bytes)
+
+
 def transposes_columns(tile: Tile, contraction: Contraction, target: Target) -> bool:
     """Whether an item may pack the columns of a tile, which lie along the sum, by transposing them in registers."""
     return tile.lanes % TRANSPOSED_ROWS == 0 and contraction.may_transpose(tile.columns, target)
@@ -275,9 +304,7 @@ def waits_of_orders(
     if not are_copied:  # nothing asks for them before the first tile of rows does
         cycles = _cycles_from_memory(tile, contraction, target)
         along_rows += depth * max(0.0, cycles - step) / -(-rows // tile.rows)
-    if not are_copied and columns_are_large(contraction, target):
-        # each step, or each few, goes to another page
-        along_rows += SHOWN * TRANSLATION_CYCLES * depth * min(1.0, width / target.page_bytes)
+        along_rows += depth * _cycles_of_pages(contraction, target)
     return along_rows, along_columns
 
 

@@ -26,7 +26,6 @@ from proofgrad.core.compile.schedule.cost_model import (
     TILE_CYCLES,
     TRANSPOSED_ROWS,
     columns_are_large,
-    columns_collide,
     cycles_across_lines,
     cycles_of_tables,
     cycles_to_pack,
@@ -34,6 +33,7 @@ from proofgrad.core.compile.schedule.cost_model import (
     lie_near,
     lines_that_stay,
     pays_packing,
+    pays_to_move,
     readers_worth_a_table,
     rows_worth_a_table,
     transposes_columns,
@@ -43,8 +43,6 @@ from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.ir.op_names import LOAD
 from proofgrad.core.ir.uop import UOp
 
-# So many tiles of rows that an item reads what it packs often enough (measured: from 7 on in matrices of 500 to 4000 columns).
-WORTH_PACKING = 8
 # Items to share out: more even out the threads, fewer count less.
 ITEMS_A_THREAD = 8
 # Where an override asks for a table, it may have so many elements at most: a quarter of a gigabyte of float32.
@@ -129,7 +127,7 @@ def _stay_near(contraction: Contraction, tile: Tile, target: Target) -> bool:
         and contraction.depth <= lines_that_stay(_row_bytes(contraction), target)
         and width >= target.first_cache.line_bytes
         and contraction.growth_of_columns <= 1
-        and contraction.readers_of_columns(tile) < WORTH_PACKING
+        and not pays_to_move(tile, contraction.readers_of_columns(tile), contraction, target)
         and nbytes <= target.room_bytes
     )
 
@@ -195,13 +193,9 @@ def _pays_rows_of_an_item(contraction: Contraction, tile: Tile, target: Target) 
         return False
     readers = row_tiles_of_an_item(contraction, tile, target)
     return pays_packing(tile, readers, contraction, target) or (
-        readers >= WORTH_PACKING
-        and contraction.pays_tables(target)
+        contraction.pays_tables(target)
         and not goes_along_rows(tile, contraction, target)
-        and (
-            columns_are_large(contraction, target)
-            or columns_collide(contraction, target.first_cache)
-        )
+        and pays_to_move(tile, readers, contraction, target)
     )
 
 
