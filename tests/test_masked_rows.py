@@ -16,13 +16,14 @@ from linear_kernels import linear
 from tactics import join_sums, nest_of
 from test_kernel_proof import prove
 from test_nested_sums import QUICK, bounds, input_gradient, reductions
-from test_tiles import AVX512, matmul
+from test_tiles import AVX2, AVX512, matmul
 
 from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.skipping import growing_masks, skipped, unswitched
 from proofgrad.core.compile.machine.machine import Core
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, Staged, Tile
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule.tiles import find_contraction
@@ -198,6 +199,25 @@ def test_a_loop_whose_masks_hold_on_all_lanes_chooses_nothing() -> None:
     choices = r"select <\d+ x i1> %"
     assert not re.findall(choices, whole) and re.findall(choices, rest)
     assert whole.count("@llvm.fma") == rest.count("@llvm.fma") > 0
+
+
+@pytest.mark.parametrize(("registers", "are_vectors"), [(7, False), (16, True)])
+def test_the_last_columns_of_a_tile_are_asked_once_where_masks_take_registers(
+    registers: int, are_vectors: bool
+) -> None:
+    """3 vectors of columns for each of 4 rows fill the 16 registers, and the last of 107 columns has a mask."""
+    target, dialect = replace(AVX2, core=Core(mask_registers=registers)), Dialect()
+    dialect.target = target
+    override = Schedule(tiled=True, tile=Tile(4, 3, 8), staged=Staged(False, False), packed=False)
+    body = matmul(64, 71, 107, dtype=dtypes.float32)
+    linear = parts_of(
+        run_stages(KERNEL_STAGES, body, compiler().library, target, override=override)
+    )
+    text = emit(linear[-1], "kernel", dialect).text
+    assert ("unmasked0:" in text) is are_vectors
+    if are_vectors:
+        whole, rest = text.split("\nunmasked0:\n")[1].split("\nunmasked0.else:\n")
+        assert "splat (i1 true)" in whole and "masked.load" in rest.split("\nunmasked0.end:\n")[0]
 
 
 @pytest.mark.heuristics

@@ -40,6 +40,18 @@ def test_pixels_of_four_rows_are_stored_together() -> None:
     assert text.count("store <4 x float>") == 16 * len(groups) and "store float" not in text
 
 
+def test_rows_beyond_the_edge_are_asked_for_before_they_are_stored_together() -> None:
+    """A last tile of fewer filters: four rows are stored together where all of them are there."""
+    linear = linear_of(images(1, 32, 16, 26).conv2d(images(107, 32, 3, 3)))
+    masked = [
+        rows
+        for rows in transposed_stores(linear).values()
+        if any(len(s.src[0].src) > 2 for s in rows)
+    ]
+    text = emit(linear, "kernel", Dialect()).text
+    assert masked and text.count(".whole:") == text.count(".each:") == len(masked)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_other_sizes_are_stored_one_by_one(dtype: str) -> None:
     weights = images(32, 32, 3, 3, dtype=dtype)

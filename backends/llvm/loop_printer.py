@@ -299,25 +299,6 @@ class LoopPrinter(PrinterState):
         if loop.before is not None:
             self.registers = loop.before
 
-    def _where_all(self, truths: tuple[UOp, ...]) -> str:
-        """The register that says whether all of some truths hold, on all lanes."""
-        first, *rest = [self._on_all_lanes(truth) for truth in truths]
-        for other in rest:
-            first = self.writer.let(f"and i1 {first}, {other}")
-        return first
-
-    def _on_all_lanes(self, truth: UOp) -> str:
-        return self._register(truth) if truth.dtype.lanes == 1 else self._are_lanes(truth, -1)
-
-    def _on_no_lane(self, truth: UOp) -> str:
-        return self._are_lanes(truth, 0)
-
-    def _are_lanes(self, truth: UOp, bits: int) -> str:
-        """The register that says whether the lanes of a truth are these bits."""
-        kind, lanes = register_type(truth.dtype), truth.dtype.lanes
-        found = self.writer.let(f"bitcast {kind} {self._register(truth)} to i{lanes}")
-        return self.writer.let(f"icmp eq i{lanes} {found}, {bits}")
-
     def _open_work_item(self, node: UOp) -> None:
         writer = self.writer
         is_wide = node.dtype.bits > dtypes.uint32.bits

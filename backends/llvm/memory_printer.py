@@ -97,7 +97,7 @@ class MemoryPrinter(PrinterState):
 
     def _known(self, mask: UOp) -> tuple[bool | None, ...]:
         """Of each lane of a mask, whether it is on in the iteration that is written; None where that is not known."""
-        if self._register(mask) == literal(True, mask.dtype):  # settled for all of a loop
+        if self._is_on(mask):
             return (True,) * mask.dtype.lanes
         key = mask, *self.at_last
         if key not in self.known_masks:
@@ -265,9 +265,7 @@ class MemoryPrinter(PrinterState):
             size, tile = self.tiles[value], self._register(value)
             return write_tile_store(self.writer, self.positions[position], size, tile)
         if node in self.transposed:
-            rows = [self._register(row.src[1]) for row in self.transposed[node]]
-            first = self.positions[self.transposed[node][0].src[0]]
-            return write_transposed_stores(self.writer, first, value.dtype, rows)
+            return self._store_transposed(self.transposed[node])
         if node in self.copied:
             return self._copy(node)
         if node in self.between:
@@ -285,6 +283,30 @@ class MemoryPrinter(PrinterState):
         if self._is_every_items(position.src[0]):
             return self._store_once(position, value)
         write(self.writer, self.positions[position], value.dtype, self._register(value))
+
+    def _store_transposed(self, stores: tuple[UOp, ...]) -> None:
+        """Four rows, transposed; where a mask leaves out one of them, or some of their lanes, each by itself."""
+        dtype, rows = stores[0].src[1].dtype, [self._register(store.src[1]) for store in stores]
+        positions = [self.positions[store.src[0]] for store in stores]
+        masks = dict.fromkeys([mask for store in stores for mask in store.src[0].src[2:]])
+        asked = tuple([mask for mask in masks if not self._is_on(mask)])
+        if not asked:
+            return write_transposed_stores(self.writer, positions[0], dtype, rows)
+        writer, label = self.writer, self.writer.fresh("rows")
+        whole = self._where_all(asked)
+        writer.do(f"br i1 {whole}, label %{label}.whole, label %{label}.each")
+        writer.begin_block(f"{label}.whole")
+        write_transposed_stores(writer, positions[0], dtype, rows)
+        writer.do(f"br label %{label}.end")
+        writer.begin_block(f"{label}.each")
+        for position, row in zip(positions, rows):
+            write_store(writer, position, dtype, row)
+        writer.do(f"br label %{label}.end")
+        writer.begin_block(f"{label}.end")
+
+    def _is_on(self, mask: UOp) -> bool:
+        """Whether a mask is settled for all of a loop."""
+        return self._register(mask) == literal(True, mask.dtype)
 
     def _lies_in_pieces(self, position: Position) -> bool:
         """Whether lanes are neighbours in memory that a machine reads and writes in wide pieces."""

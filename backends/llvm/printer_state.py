@@ -22,7 +22,7 @@ from proofgrad.backends.llvm.peeling import peeled
 from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.register_transpose import transposed_stores, unread_vectors
 from proofgrad.backends.llvm.skipping import growing_masks, skipped, unswitched
-from proofgrad.backends.llvm.text import literal
+from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.tiles import tiles_of
 from proofgrad.backends.llvm.transposed_loads import TransposedLoad, transposed_loads
 from proofgrad.backends.llvm.two_ways import two_ways
@@ -32,6 +32,7 @@ from proofgrad.core.compile.lowering.held_by_warps import exchanged_memory, memo
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError
+from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
 from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, is_of_group, toposort
@@ -80,8 +81,9 @@ class PrinterState(ABC):
             prefetched(linear, dialect.target, self.nontemporal) if dialect.has_prefetch else {}
         )
         self.skipped = skipped(linear)
-        self.unswitched = unswitched(linear, self.skipped)
         is_peeled = not dialect.target.work_items
+        asks_loads = is_peeled and masks_are_vectors(dialect.target)
+        self.unswitched = unswitched(linear, self.skipped, asks_loads)
         self.peeled = peeled(linear) if is_peeled else {}
         self.growing = growing_masks(linear) if is_peeled else {}
         self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written
@@ -117,6 +119,25 @@ class PrinterState(ABC):
         self.unrolled = 0  # loops that LLVM shall write out
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
+
+    def _where_all(self, truths: tuple[UOp, ...]) -> str:
+        """The register that says whether all of some truths hold, on all lanes."""
+        first, *rest = [self._on_all_lanes(truth) for truth in truths]
+        for other in rest:
+            first = self.writer.let(f"and i1 {first}, {other}")
+        return first
+
+    def _on_all_lanes(self, truth: UOp) -> str:
+        return self._register(truth) if truth.dtype.lanes == 1 else self._are_lanes(truth, -1)
+
+    def _on_no_lane(self, truth: UOp) -> str:
+        return self._are_lanes(truth, 0)
+
+    def _are_lanes(self, truth: UOp, bits: int) -> str:
+        """The register that says whether the lanes of a truth are these bits."""
+        kind, lanes = register_type(truth.dtype), truth.dtype.lanes
+        found = self.writer.let(f"bitcast {kind} {self._register(truth)} to i{lanes}")
+        return self.writer.let(f"icmp eq i{lanes} {found}, {bits}")
 
     def _register(self, node: UOp) -> str:
         op = node.op

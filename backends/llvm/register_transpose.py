@@ -3,7 +3,8 @@
 Owns: which stores, and the shuffles. Does not own: other stores (memory.py).
 
 A tile may have its columns apart in memory and its rows side by side, as filters and pixels of a convolution. Four rows
-are four vectors whose lanes of one column are neighbours: transposed, they are stored four at a time.
+are four vectors whose lanes of one column are neighbours: transposed, they are stored four at a time. Where masks leave
+out rows or columns at the edge of a matrix, a branch asks whether all are inside.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def last_of(some: tuple[UOp, ...], stores: dict[int, UOp]) -> UOp:
 def _apart(store: UOp) -> tuple[object, int] | None:
     """What is the same for stores whose lanes may be neighbours, and the number that tells them apart."""
     position, value, *loops = store.src
-    buffer, index, *mask = position.src
-    if loops or mask or buffer.op is not PARAM or value.dtype.itemsize != ITEMSIZE:
+    buffer, index, *_ = position.src
+    if loops or buffer.op is not PARAM or value.dtype.itemsize != ITEMSIZE:
         return None
     if (
         value.dtype.lanes % TRANSPOSED_ROWS

@@ -6,7 +6,8 @@ A mask of a sum turns off single steps of it, in lanes. Where it is one truth fo
 begins, as whether a row of a window lies inside of an image, the loop need not run at all: every register leaves it as it
 entered. Where masks hold on all lanes, as inside of an image they do for all but its borders, a choice under a mask is its
 first value: loop unswitching, one loop for where all hold and one for the rest. A choice costs two instructions beside
-the one that multiplies and adds (x86 without AVX-512), so most of a padded convolution's gradient takes a third of the time.
+the one that multiplies and adds (x86 without AVX-512), so most of a padded convolution's gradient takes a third of the time. There a load under
+a mask of lanes, as of the last columns of a matrix, keeps it in one of the registers that the sums of a tile fill.
 
 A mask that grows with the loop, as whether a step of a sum in blocks is one of the last block, holds in all iterations if in the last:
 
@@ -20,7 +21,18 @@ from collections.abc import Mapping
 from proofgrad.backends.llvm.peeling import MOST_NODES, innermost_loops
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient
-from proofgrad.core.ir.op_names import ADD, AND, BROADCAST, CONST, END, MUL, RANGE, STORE, UPDATE
+from proofgrad.core.ir.op_names import (
+    ADD,
+    AND,
+    BROADCAST,
+    CONST,
+    END,
+    INDEX,
+    MUL,
+    RANGE,
+    STORE,
+    UPDATE,
+)
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, counters_in, toposort
 
@@ -48,11 +60,12 @@ def skipped(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
 
 
 def unswitched(
-    linear: UOp, settled_by: Mapping[UOp, tuple[UOp, ...]]
+    linear: UOp, settled_by: Mapping[UOp, tuple[UOp, ...]], are_vectors: bool = False
 ) -> dict[UOp, tuple[UOp, ...]]:
     """The innermost loops of sums that choose by masks made before them, and those masks.
 
-    `settled_by`: what `skipped` has found, whose masks need not be asked again.
+    `settled_by`: what `skipped` has found, whose masks need not be asked again. `are_vectors`: a mask of lanes takes a register that
+    the sums need, so that loads under one count as choices.
     """
     found: dict[UOp, tuple[UOp, ...]] = {}
     before: set[UOp] = set()
@@ -61,9 +74,8 @@ def unswitched(
     for node in linear.src:
         if node.op is RANGE or node.op is END:
             if node.op is END and node.src[0] is loop and _is_sum(inside):
-                masks = dict.fromkeys(
-                    [n.src[0] for n in inside if n.op is Ops.WHERE and n.src[0] in before]
-                )
+                asked = [mask for n in inside for mask in _asked(n, are_vectors)]
+                masks = dict.fromkeys([mask for mask in asked if mask in before])
                 known = frozenset(settled_by.get(loop, ()))
                 if left := tuple([mask for mask in masks if not _is_implied(mask, known)]):
                     found[loop] = left
@@ -72,6 +84,13 @@ def unswitched(
         else:
             inside.append(node)
     return found
+
+
+def _asked(node: UOp, are_vectors: bool) -> tuple[UOp, ...]:
+    """The masks that a node chooses by."""
+    if are_vectors and node.op is INDEX:
+        return tuple([mask for mask in node.src[2:] if mask.dtype.lanes > 1])
+    return node.src[:1] if node.op is Ops.WHERE else ()
 
 
 def growing_masks(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
