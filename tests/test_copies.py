@@ -152,3 +152,14 @@ def test_of_a_gradient_of_columns_each_is_computed_once() -> None:
 def test_few_values_that_are_padded_keep_their_vectors() -> None:
     vectors, copies = of_last(zeros(8, 62).exp().pad(((0, 0), (1, 1))))
     assert (vectors.loop, copies.count) == (1, 1)
+
+
+@pytest.mark.parametrize("target", [AVX512, AVX2])
+def test_what_is_costly_behind_sums_of_short_rows_is_computed_of_as_many_rows_as_a_vector_has(
+    target: Target,
+) -> None:
+    """Along a row of 8 its logarithm would be taken of one sum at a time; a root of one takes little."""
+    logarithms, _ = of_last(zeros(11067, 8).exp().sum(1).log(), target)
+    assert (logarithms.loop, logarithms.lanes) == (0, target.vector_bytes // 4)
+    roots, _ = of_last(zeros(11067, 8).square().sum(1).sqrt(), target)
+    assert roots.loop == 1

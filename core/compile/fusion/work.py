@@ -15,16 +15,19 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.copies import is_short
-from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.compile.schedule.cost_model import (
+    OF_ONE_ELEMENT,
+    OPERATION_CYCLES,
+    SHORT_CYCLES,
+)
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 
 # An estimate is not exact: a buffer in the caches has to save so many times what it takes.
 CLEARLY = 2
-# Of one element such an operation takes so much of the table's cycles (Fog, Instruction tables), and while the next row is added up
-# so many cycles of work show no more (measured: nothing of a division and a sum does, all of an exponential).
-OF_ONE_ELEMENT = {Ops.FDIV: 1 / 4, Ops.SQRT: 1 / 4}
+# While the next row is added up so many cycles of work on one element show no more (measured: nothing of a division and a sum does, all
+# of an exponential).
 HIDDEN_CYCLES = 8
 # Of a value so many nodes are looked at: who computes more has a buffer on the way, or the estimate is too low.
 MOST_NODES = 100

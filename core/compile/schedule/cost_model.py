@@ -68,6 +68,8 @@ OPERATION_CYCLES: dict[Ops, float] = {
     Ops.FDIV: 16, Ops.SQRT: 19, Ops.EXP2: 10, Ops.EXP: 9, Ops.LOG2: 20, Ops.SIN: 54, Ops.COS: 53, Ops.POW: 106, Ops.FMOD: 55,
     Ops.FLOORDIV: 96, Ops.MOD: 96,
 }  # fmt: skip
+# Of one element such an operation takes so much of them (Fog, Instruction tables).
+OF_ONE_ELEMENT = {Ops.FDIV: 1 / 4, Ops.SQRT: 1 / 4}
 # Of one that is not in the table: two run in a cycle.
 SHORT_CYCLES = 0.5
 # To store a vector, and to load it again later: one store and one of two loads in a cycle.

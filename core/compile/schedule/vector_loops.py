@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import log2, prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, Vectors
@@ -21,7 +21,12 @@ from proofgrad.core.compile.schedule.copies import (
     loop_that_chooses,
     loops_around_kept,
 )
-from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.compile.schedule.cost_model import (
+    COSTLY,
+    OF_ONE_ELEMENT,
+    OPERATION_CYCLES,
+    SHORT_CYCLES,
+)
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -101,14 +106,14 @@ def _filled_apart(
     nest: Nest, found: list[Candidate], loops: Sequence[UOp], lanes: int
 ) -> list[Candidate]:
     """One of these loops of results whose lanes lie apart in memory, where that takes less than the best that was found, or than no vectors, as where rows
-    are short."""
+    are short, or what is made of the sum of a short row is costly."""
     if nest.target.work_items or nest.looped:
         return []
-    known = {one.loop for one in found}
+    known = {one.loop for one in found[:1]}
     wide = {x: fitting_lanes(nest.size(x), lanes, rests=1) for x in loops}
     costs = {x: _cycles_along_vectors(x, n, nest) for x, n in wide.items() if n and x not in known}
     loop = min(costs, key=lambda one: costs[one], default=None)
-    if loop is None or not all([nest.is_of_results(one.loop) for one in found]):
+    if loop is None:
         return []
     best, n = (found[0].loop, found[0].lanes) if found else (loop, 1)
     pays = CLEARLY * costs[loop] < _cycles_along_vectors(best, n, nest)
@@ -130,8 +135,14 @@ def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
             is_near = lanes == 1 or step in (0, 1) or (step in PICKED and is_whole)
             each = core.scatter_cycles if node.op is Ops.STORE else core.gather_cycles
             cycles += times(changing) * (1 / core.loads_a_cycle if is_near else lanes * each)
+        elif node.op is Ops.REDUCE and loop in node.src[1:]:  # half of the lanes at a time
+            cycles += times(changing) * log2(lanes)
+        elif node.op is Ops.REDUCE:
+            cycles += times(changing.union(node.src[1:])) * SHORT_CYCLES
         elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
-            cycles += times(changing) * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
+            each = OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
+            each *= 1 if loop in changing else OF_ONE_ELEMENT.get(node.op, 1)
+            cycles += times(changing) * each
     return cycles
 
 
