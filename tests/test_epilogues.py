@@ -70,6 +70,12 @@ def test_what_follows_the_sums_of_rows_is_not_computed_one_by_one() -> None:
     assert sums(x.mean(1) + 1) == 0
     assert sums(given(40, 100).mean(1).gelu()) == 0
     assert sums(x.mean(1).neg().exp()) == 1
+    assert sums(x.mean(1)[1000:3000].gelu()) == 1  # nor for a slice of them
+
+
+def test_a_product_whose_results_are_reduced_runs_in_tiles() -> None:
+    assert len(stored((given(3, 40, 64) @ given(64, 30)).max(0))) == 2
+    assert len(stored((given(3, 6, 8) @ given(8, 10)).max(0))) == 1  # as short as a launch
 
 
 def test_what_needs_two_reductions_of_a_row_is_not_stored_between_them() -> None:

@@ -10,7 +10,7 @@ from proofgrad.core.compile.fusion.work import below_movement
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.compile.schedule.contraction import pays_a_kernel
+from proofgrad.core.compile.schedule.contraction import pays_a_kernel, pays_tiles
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
@@ -48,7 +48,8 @@ def end_of_epilogue(
     fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled or is_long else _AT_MOST_ONCE
     is_turned = is_long and not (is_tiled and _has_rows_and_columns(reduction))
     is_turned = is_turned and _lies_as_it_is_read(reduction)
-    sums = _sums_of(reduction, consumers) if is_tiled and is_long else None
+    needs_tiles = is_tiled and not selects and pays_tiles(steps, reduction.dtype, target)
+    sums = _sums_of(reduction, consumers) if needs_tiles else None
     while end not in stored:
         meeting, users = meets[end], consumers[end]
         if is_tiled and len(users) > 1 and any([user.op in MOVEMENT for user in users]):

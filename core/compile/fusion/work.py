@@ -29,6 +29,9 @@ CLEARLY = 2
 # While the next row is added up so many cycles of work on one element show no more (measured: nothing of a division and a sum does, all
 # of an exponential).
 HIDDEN_CYCLES = 8
+# Operations of which one after the other keeps its unit busy, whatever waits beside.
+BUSY = {Ops.FDIV: 0.0, Ops.SQRT: 0.0}
+_WHOLE: dict[Ops, float] = {}
 # Of a value so many nodes are looked at: who computes more has a buffer on the way, or the estimate is too low.
 MOST_NODES = 100
 # A reduction of so few values is written out, and vectors run along its results.
@@ -37,15 +40,15 @@ _VIEWS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.DETACH})
 
 
 def cycles_of_work(
-    end: UOp, stored: Container[UOp], start: UOp | None = None, is_scalar: bool = False
+    end: UOp, stored: Container[UOp], start: UOp | None = None, parts: Mapping[Ops, float] = _WHOLE
 ) -> float:
     """Cycles of a vector, or of one element, of `end` and of the elementwise work below it that has no buffer, down to `start`: of so much
-    of it as is looked at."""
+    of it as is looked at. `parts`: of such an operation only this part of its cycles."""
     whole, cycles = max(1, elements(end.shape)), 0.0
     for node in _near(end, stored, start):
         if node.op in ELEMENTWISE and (node is end or node not in stored):
             share = min(1.0, elements(node.shape) / whole)
-            share *= OF_ONE_ELEMENT.get(node.op, 1.0) if is_scalar else 1.0
+            share *= parts.get(node.op, 1.0)
             cycles += share * OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
     return cycles
 
@@ -158,20 +161,22 @@ def _below_views(node: UOp, stored: Container[UOp]) -> UOp:
 
 def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bool:
     """Whether the epilogue of a reduction runs in so few of the lanes that its results are better stored."""
-    size, lanes = elements(reduction.shape), target.lanes(reduction.dtype)
-    if lanes < 2 or elements(end.shape) != size:
+    size, lanes = elements(end.shape), target.lanes(reduction.dtype)
+    used = size / max(1, elements(reduction.shape))  # a slice takes some of the results
+    if lanes < 2 or used > 1:
         return False
     near = [n for n in _near(end, stored, reduction) if n is not reduction]
     if any([n.op is Ops.REDUCE_AXIS and n not in stored for n in near]):
         return False  # of the same row: two kernels would reduce it
     is_of_scalars = not is_contraction(reduction) and _is_along_memory(reduction)
-    work = cycles_of_work(end, stored, reduction, is_of_scalars)
+    parts = OF_ONE_ELEMENT if is_of_scalars else _WHOLE
+    work = cycles_of_work(end, stored, reduction, parts)
     if is_of_scalars:
         # Each result of a running sum waits for one addition, that of a row for the last few.
         one = target.core.multiply_add_cycles
         work -= one if is_running(reduction) else HIDDEN_CYCLES
-    vectors = size if is_of_scalars else vectors_of_rows(reduction.shape, lanes)
-    return pays_a_buffer(end, work * (vectors - size / lanes), 1, target)
+    vectors = size if is_of_scalars else used * vectors_of_rows(reduction.shape, lanes)
+    return pays_a_buffer(reduction, work * (vectors - size / lanes), 1, target)
 
 
 def _is_along_memory(reduction: UOp) -> bool:

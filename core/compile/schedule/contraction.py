@@ -306,6 +306,12 @@ def pays_a_kernel(multiplications: int, dtype: DType, target: Target) -> bool:
     return cycles >= WORTH_A_KERNEL * target.core.launch_cycles
 
 
+def pays_tiles(multiplications: int, dtype: DType, target: Target) -> bool:
+    """Whether so many products, each of which loads both of its factors where there are no tiles, take longer than one more launch."""
+    loads = 2 * multiplications / max(1, target.lanes(dtype))
+    return loads >= target.core.loads_a_cycle * target.core.launch_cycles
+
+
 def contractions(
     kernel: UOp, override: Schedule = AUTOMATIC, target: Target = ANY_MACHINE
 ) -> list[Contraction]:
