@@ -106,6 +106,8 @@ def test_costly_work_of_short_rows_runs_along_the_rows(columns: int) -> None:
     cheap, _ = of_last(x - rows)
     assert (costly.loop, costly.lanes) == (0, 16)
     assert ((cheap.loop, cheap.lanes) == (0, 16)) == (columns < LEAST_LANES)
+    summed, _ = of_last(x.exp().sum(1).log())
+    assert (summed.loop, summed.lanes) == (0, 16)  # each log takes as long as one of 16
 
 
 def test_a_sum_over_rows_that_lie_apart_runs_in_vectors_of_each() -> None:
