@@ -32,20 +32,25 @@ def read_by_several_loops(
     """Values that loops take longer to compute again than to read from a buffer."""
     if target.work_items or target.vector_bytes == 0:
         return set()
-    ends = set(stored)
     loops: dict[UOp, frozenset[UOp]] = {}
     kernels: dict[UOp, frozenset[UOp]] = {}  # that compute a node, by their ends
-    reduced = _behind_reductions(nodes, stored)
+    reduced, shared = _behind_reductions(nodes, stored), list[UOp]()
     for node in reversed(nodes):
         users = consumers[node]
-        parts = [_loops_by(user, node, loops, ends) for user in users]
+        parts = [_loops_by(user, node, loops, stored) for user in users]
         loops[node] = every = _some(parts)
-        kernels[node] = frozenset({node}) if node in ends else _some([kernels[u] for u in users])
-        if len(parts) < 2 or len(every) == max(map(len, parts)) or node in ends or node in reduced:
-            continue
-        value = _before_copies(node)
+        kernels[node] = frozenset({node}) if node in stored else _some([kernels[u] for u in users])
+        if (
+            len(parts) > 1
+            and len(every) > max(map(len, parts))
+            and not (node in stored or node in reduced)
+        ):
+            shared.append(node)
+    ends = set(stored)
+    for node in reversed(shared):  # what is made of a value that gets a buffer reads that
+        value, every = _before_copies(node), loops[node]
         is_one = len(_some([kernels[loop] for loop in every])) == 1
-        if value not in ends and _is_worth_a_buffer(value, every, is_one, stored, target):
+        if value not in ends and _is_worth_a_buffer(value, every, is_one, ends, target):
             ends.add(value)
     return ends - stored
 
@@ -94,17 +99,33 @@ def _is_worth_a_buffer(
     if value.op not in ELEMENTWISE and value.op not in MOVEMENT:
         return False
     reductions = [loop for loop in loops if loop.op is Ops.REDUCE_AXIS]
-    short = [r for r in reductions if _length(r) <= SHORT_REDUCTION]  # written out as one
-    again = sum([_share(loop, value) for loop in loops]) - max(1, len(short))
+    short = sum([_length(r) <= SHORT_REDUCTION for r in reductions])
+    reads = sum([_share(loop, value) for loop in loops])
+    again = reads - max(1, short if is_one else 1)  # one kernel writes short ones out as one
     is_kept = is_one and all([_is_kept(r, target) for r in reductions])
-    work = 0.0 if is_kept else cycles_of_work(value, stored)
-    lanes = target.lanes(value.dtype)
-    vectors = elements(value.shape) / lanes
+    work = 0.0 if is_kept else again * cycles_of_work(value, stored)
+    vectors = elements(value.shape) / target.lanes(value.dtype)
+    if pays_a_buffer(value, work * vectors, len(loops), target):
+        return True
+    is_shown = is_one and any([n in stored and n.op is not Ops.REDUCE_AXIS for n in loops])
+    filled = _cycles_to_fill(value, reads, is_shown, stored, target) * elements(value.shape)
+    return pays_a_buffer(value, work * vectors + filled, len(loops), target)
 
-    def pays(cycles: float) -> bool:
-        return pays_a_buffer(value, again * cycles * vectors, len(loops), target)
 
-    return pays(work) or pays(work + lanes * target.core.gather_cycles * _gathered(value, stored))
+def _cycles_to_fill(
+    value: UOp, reads: float, is_shown: bool, stored: set[UOp], target: Target
+) -> float:
+    """Cycles an element that it takes loops longer to fill vectors with what lies apart than a kernel of its own, which turns it around in registers.
+
+    A reduction by itself runs along that of the last two axes for which less lies apart; with what is stored by the same kernel, along the last.
+    """
+    axes, core = [axis for axis, size in enumerate(value.shape) if size != 1], target.core
+    if not axes or not (apart := _apart_along(axes[-1], value, stored)):
+        return 0.0
+    least = (
+        apart if is_shown or len(axes) < 2 else min(apart, _apart_along(axes[-2], value, stored))
+    )
+    return max(0.0, least * reads * core.gather_cycles - apart * core.transposed_cycles)
 
 
 def _length(reduction: UOp) -> int:
@@ -121,13 +142,6 @@ def _is_kept(reduction: UOp, target: Target) -> bool:
         return nbytes <= target.scratch_bytes
     room = min(target.scratch_bytes, target.room_bytes)
     return len(axes) == 1 and value.shape[last] >= lanes and lanes * nbytes <= room
-
-
-def _gathered(value: UOp, stored: set[UOp]) -> int:
-    """Of the operands of a value those whose elements lie apart, along that of the last two axes for which they are fewest: mostly none along the last."""
-    axes = [axis for axis, size in enumerate(value.shape) if size != 1]
-    apart = _apart_along(axes[-1], value, stored) if axes else 0
-    return min(apart, _apart_along(axes[-2], value, stored)) if apart and axes[1:] else apart
 
 
 def _apart_along(axis: int, value: UOp, stored: set[UOp]) -> int:
