@@ -119,6 +119,7 @@ def test_many_short_rows_whose_loops_wait_for_each_other_have_kernels_of_their_o
     short, long, few = [Tensor.empty(*shape) for shape in ((3000, 20), (300, 200), (30, 20))]
     assert calls(short.softmax(-1), CPU) > 1 == calls(long.softmax(-1), CPU)
     assert calls(few.softmax(-1), CPU) == 1
+    assert calls(Tensor.empty(30_000, 5).logsumexp(-1), CPU) == 1  # lanes are rows
 
 
 def test_a_product_that_other_rows_read_runs_in_tiles() -> None:

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from math import prod
 
 from proofgrad.core.compile.fusion.parts_for_units import ENOUGH
-from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.fusion.work import BUSY, SHORT_REDUCTION, cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.compile.schedule.cost_model import lines_that_stay
+from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES, lines_that_stay
 from proofgrad.core.compile.schedule.threads import operations_worth_sharing
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements
@@ -29,11 +29,6 @@ OPERATIONS_AN_ELEMENT = 4
 SHORT_WORK = 1 << 16
 # Rows that lie across memory run as lanes where so many lie side by side.
 LEAST_BESIDE = 16
-# A row waits so many times as long as a vector of it takes, less the more vectors it has: of so many all is hidden (measured: a softmax of
-# 3000 rows of 20 takes 153 us in one kernel and 80 in several, of 300 rows of 200 47 and 55).
-WAITS, VECTORS_THAT_HIDE = 2, 16
-# So many times more kernels read what one of all loops reads once.
-LOOPS = 2
 # Nodes between a reduction and the end of the kernel that uses it, at most: in a chain of sums that has
 # one reduction a link, each would walk to the end.
 MOST_USERS = 256
@@ -93,7 +88,7 @@ def _runs_in_one_user(
     if axes is None or not _is_worth(end, axes, longest, target):
         return False
     if _are_outer(end, axes):
-        return not _waits_longer(node, end, longest, stored, target)
+        return not _waits_longer(node, end, longest, inside, stored, target)
     others = [_end_and_axes(n, consumers, stored) for n in inside if n.op is Ops.REDUCE_AXIS]
     are_alike = all([other is None or other == found for other in others])
     return are_alike and _are_columns(end, axes, longest, target)
@@ -178,14 +173,26 @@ def _are_columns(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
     return lines_that_stay(beside * end.dtype.itemsize, target) >= longest
 
 
-def _waits_longer(node: UOp, end: UOp, longest: int, stored: set[UOp], target: Target) -> bool:
-    """Whether short rows wait longer, each loop over one for the end of the one before, than kernels take that have a loop each over all rows."""
-    lanes = 0 if target.work_items else target.lanes(node.dtype)
-    if lanes < 2:
+def _waits_longer(
+    node: UOp, end: UOp, longest: int, inside: list[UOp], stored: set[UOp], target: Target
+) -> bool:
+    """Whether short rows wait longer, each loop over one for the end of the one before, than kernels take that have a loop each over all rows.
+
+    A core has busy units while as many vectors as it adds up at once go on side by side: those of the row, or what it foresees of the next ones.
+    """
+    lanes, core = 0 if target.work_items else target.lanes(node.dtype), target.core
+    are_lanes = longest <= SHORT_REDUCTION and elements(end.shape) <= elements(node.shape)
+    if lanes < 2 or are_lanes:  # of rows, which are written out
         return False
-    share = max(0.0, 1 - longest / lanes / VECTORS_THAT_HIDE)
-    work = max([cycles_of_work(n, stored) for n in (end, node)])
-    return pays_a_buffer(end, WAITS * share * work * elements(node.shape), LOOPS, target)
+    work, vectors = (
+        max([cycles_of_work(n, stored, parts=BUSY) for n in (end, node)]),
+        longest / lanes,
+    )
+    foreseen = core.foreseen_instructions * SHORT_CYCLES / max(work, SHORT_CYCLES)
+    side_by_side = max(1.0, vectors, foreseen)
+    waits = work * vectors * max(0.0, core.sums_at_once / side_by_side - 1)
+    loops = sum([n.op is Ops.REDUCE_AXIS for n in inside])  # over a row, beside the last
+    return pays_a_buffer(end, waits * elements(node.shape), loops, target)
 
 
 def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:

@@ -67,7 +67,7 @@ def _across(kernel: UOp) -> list[UOp] | None:
 def _columns_at_once(kernel: UOp, groups: list[Alike], target: Target) -> tuple[int, ...]:
     """So many vectors of columns, and lanes of each, as a core adds up at once, if what is kept of them stays in the second cache; (): keep nothing.
 
-    None of the vectors lies beyond the last column: what is kept of it would be one number, and its loop would run by itself.
+    The fewest vectors lie beyond the last column, of which what is kept is not used: the steps allow any number.
     """
     columns = output_loops(kernel)[-1]
     if not groups or target.work_items or not is_fixed(columns):
