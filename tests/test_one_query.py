@@ -70,6 +70,16 @@ def test_a_cached_token_is_four_kernels_with_wide_loads(dtype: DType) -> None:
         assert wide, source.entry
 
 
+@pytest.mark.parametrize("fastmath", ["", "real"])
+def test_parts_of_the_weighted_sum_of_few_queries_are_a_product_stored_as_it_is_read(
+    fastmath: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the weights are made of: no kernel turns around what parts gave."""
+    monkeypatch.setenv("FASTMATH", fastmath)
+    q, k, v = [in_memory(8, n, 64, dtype=dtypes.bfloat16) for n in (64, 8192, 8192)]
+    assert len(q.scaled_dot_product_attention(k, v).schedule()) == 4
+
+
 def test_what_parts_of_rows_gave_lies_row_by_row() -> None:
     """Whatever the order of the axes: neighbours store side by side."""
     made = parts((64, 32, 4096), (2,), order=(0, 2, 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from proofgrad.core.compile.fusion.work import below_movement
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
-from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.compile.nests.sums_of_products import is_contraction, is_product
 from proofgrad.core.compile.schedule.contraction import pays_a_kernel, pays_tiles
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
@@ -46,8 +46,7 @@ def end_of_epilogue(
     steps = 0 if selects else elements(reduction.src[0].shape)
     is_long = pays_a_kernel(steps, reduction.dtype, target)
     fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled or is_long else _AT_MOST_ONCE
-    is_turned = is_long and not (is_tiled and _has_rows_and_columns(reduction))
-    is_turned = is_turned and _lies_as_it_is_read(reduction)
+    is_turned = is_long and not _has_rows_and_columns(reduction) and _lies_as_it_is_read(reduction)
     needs_tiles = is_tiled and not selects and pays_tiles(steps, reduction.dtype, target)
     sums = _sums_of(reduction, consumers) if needs_tiles else None
     while end not in stored:
@@ -111,11 +110,19 @@ def _joined(
     return found
 
 
-def _has_rows_and_columns(contraction: UOp) -> bool:
-    """Whether each factor is used for results that differ in the other alone: not so where each channel has a weight."""
-    one, other = [
-        _expanded_axes(factor) - set(contraction.arg[1]) for factor in contraction.src[0].src
-    ]
+def _has_rows_and_columns(reduction: UOp) -> bool:
+    """Whether it sums products, in parts perhaps, each factor of which is used for results that differ in the other alone.
+
+    Not so where each channel has a weight.
+    """
+    term, reduced = reduction.src[0], set(reduction.arg[1])
+    if term.op is Ops.RESHAPE and is_plain((*term.shape, *term.src[0].shape)):
+        parts, (term,) = term.shape, term.src
+        joined = _joined([[a] for a in range(len(parts))], parts, term.shape) or []
+        reduced = {a for a, own in enumerate(joined) if not reduced.isdisjoint(own)}
+    if not is_product(term):
+        return False
+    one, other = [_expanded_axes(factor) - reduced for factor in term.src]
     return bool(one - other) and bool(other - one)
 
 
