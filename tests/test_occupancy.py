@@ -22,7 +22,9 @@ from proofgrad.core.compile.passes.stages import run_stages
 from proofgrad.core.compile.schedule import shared_tiles, warp_tiles
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.occupancy import GroupShape, groups_of_unit
+from proofgrad.core.compile.schedule.row_products import Sizes
 from proofgrad.core.compile.schedule.shared_tiles import copies_ahead, find_product
+from proofgrad.core.compile.schedule.warp_rows import tile_of_warps, units_of
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -174,3 +176,22 @@ def test_no_group_is_lost_for_more_blocks_ahead() -> None:
     assert copies_ahead(shape, 100, 1, H100, read_schedule("ahead=4")) == 4
     assert copies_ahead(shape, 100, 1, H100, read_schedule("ahead=5")) == 0
     assert copies_ahead(shape, 100, 1, replace(H100, copies_ahead=False), AUTOMATIC) is None
+
+
+@pytest.mark.parametrize(
+    ("wide", "dtype", "tiles"),
+    [
+        (128, dtypes.bfloat16, 8),
+        (256, dtypes.bfloat16, 2),
+        (192, dtypes.float32, 2),
+        (256, dtypes.float32, None),
+    ],
+)
+def test_attention_takes_as_many_keys_as_registers_hold_beside_queries(
+    wide: int, dtype: DType, tiles: int | None
+) -> None:
+    """Queries of 256 columns are 64 or 128 registers of an item, its sums 128."""
+    unit = units_of((dtype, dtypes.float32), dtype is dtypes.float32, H100)
+    assert unit is not None
+    made = tile_of_warps(Sizes(4096, 4096, wide, wide), unit, 2, H100)
+    assert (None if made is None else made.column_tiles) == tiles

@@ -11,7 +11,7 @@ from __future__ import annotations
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
 from proofgrad.core.compile.nests.weighted_sums import loops_over_row
-from proofgrad.core.compile.schedule.occupancy import OTHER_WORDS, GroupShape, groups_of_unit
+from proofgrad.core.compile.schedule.occupancy import GroupShape, groups_of_unit
 from proofgrad.core.compile.schedule.row_products import Sizes
 from proofgrad.core.compile.schedule.warp_rows import (
     KEY_TILES,
@@ -19,15 +19,17 @@ from proofgrad.core.compile.schedule.warp_rows import (
     WarpRows,
     bytes_found,
     bytes_of_blocks,
+    bytes_of_scores,
     find_warp_rows,
     fits,
+    has_registers,
+    held_words,
     is_tile,
     room_ahead,
     tile_of_warps,
 )
-from proofgrad.core.compile.schedule.warp_tiles import MOST_REGISTERS, WORD_BYTES
 from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
-from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, WARP
+from proofgrad.core.ir.fragments import GROUPS, WARP
 from proofgrad.core.ir.uop import UOp
 
 # The largest score and the sum of the powers of each row.
@@ -88,32 +90,18 @@ def _tile_of_pass(rows: WarpRows, target: Target) -> WarpTile | None:
 
 def _fits(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, target: Target) -> bool:
     """Whether registers of items and memory of the group have room, this also for what items hold, as steps count it."""
-    powers = _bytes_of_scores(tile, unit) // WORD_BYTES  # beside scores, which they are made of
-    words = _held_words(tile, sizes, unit) + powers
     return (
         is_tile(tile, unit, target)
-        and _bytes_of_scores(tile, unit) <= target.row_part_bytes
-        and words + OTHER_WORDS <= MOST_REGISTERS
+        and bytes_of_scores(tile, unit) <= target.row_part_bytes
+        and has_registers(tile, sizes, unit, FOUND)
         and _bytes_held(tile, unit) + _bytes_kept(tile, sizes, unit, target) <= target.local_bytes
     )
 
 
-def _bytes_of_scores(tile: WarpTile, unit: MatrixUnit) -> int:
-    """Of an item, for a block of keys."""
-    return tile.column_tiles * unit.halves * COLUMNS_EACH * unit.total.itemsize
-
-
 def _bytes_held(tile: WarpTile, unit: MatrixUnit) -> int:
     """Of all items, as steps count it: scores, powers, and weights, which then are each item's own."""
-    scores = tile.warps * WARP * _bytes_of_scores(tile, unit)
+    scores = tile.warps * WARP * bytes_of_scores(tile, unit)
     return 2 * scores + scores // unit.total.itemsize * unit.factor.itemsize
-
-
-def _held_words(tile: WarpTile, sizes: Sizes, unit: MatrixUnit) -> int:
-    """Of an item: its sums, what it knows of its rows, the scores of a block."""
-    each = unit.halves * COLUMNS_EACH * unit.total.itemsize
-    sums = (-(-sizes.columns // GROUPS) + FOUND) * each
-    return (sums + _bytes_of_scores(tile, unit)) // WORD_BYTES
 
 
 def _bytes_kept(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
@@ -123,5 +111,5 @@ def _bytes_kept(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, target: Target) 
 
 def _warps_at_once(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
     """On a unit of the machine."""
-    words, kept = _held_words(tile, sizes, unit), _bytes_kept(tile, sizes, unit, target)
+    words, kept = held_words(tile, sizes, unit, FOUND), _bytes_kept(tile, sizes, unit, target)
     return tile.warps * groups_of_unit(GroupShape(tile.warps * WARP, words, kept), target)

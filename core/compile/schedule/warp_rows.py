@@ -58,18 +58,37 @@ def tile_of_warps(
     sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target
 ) -> WarpTile | None:
     """Warps, and tiles of keys, as memory of a group, registers and items allow; None: one warp has no room."""
-    registers = -(-sizes.columns // GROUPS) * unit.halves * COLUMNS_EACH * unit.total.itemsize
-    if registers // WORD_BYTES + OTHER_REGISTERS > MOST_REGISTERS:
-        return None
     high = unit.halves * GROUPS
     for warps in WARPS:
         for tiles in KEY_TILES:
             tile = WarpTile(warps, 1, 1, tiles)
             is_short = warps > 1 and warps * high >= 2 * sizes.rows
             room = target.local_bytes_of(target.unit_groups)
-            if not is_short and fits(tile, sizes, unit, reductions, target, room):
+            if is_short or not has_registers(tile, sizes, unit):
+                continue
+            if fits(tile, sizes, unit, reductions, target, room):
                 return tile
     return None
+
+
+def has_registers(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, found: int = 0) -> bool:
+    """Whether an item has registers for what it holds: weights beside the scores that they are made of. `found`: numbers that it knows of each row."""
+    weights = bytes_of_scores(tile, unit) * unit.factor.itemsize // unit.total.itemsize
+    words = held_words(tile, sizes, unit, found) + weights // WORD_BYTES
+    return words + OTHER_REGISTERS <= MOST_REGISTERS
+
+
+def held_words(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, found: int = 0) -> int:
+    """Of an item: its part of the rows of queries, its sums, what it knows of its rows, the scores of a block."""
+    each = unit.halves * COLUMNS_EACH * unit.total.itemsize
+    sums = (-(-sizes.columns // GROUPS) + found) * each
+    queries = unit.halves * GROUPS * sizes.depth * unit.factor.itemsize // WARP
+    return (queries + sums + bytes_of_scores(tile, unit)) // WORD_BYTES
+
+
+def bytes_of_scores(tile: WarpTile, unit: MatrixUnit) -> int:
+    """Of an item, for a block of keys."""
+    return tile.column_tiles * unit.halves * COLUMNS_EACH * unit.total.itemsize
 
 
 def fits(
