@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import pytest
 import z3
 from hypothesis import HealthCheck, given, settings
@@ -10,9 +13,10 @@ from hypothesis import strategies as st
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.verify.kernels import questions
 from proofgrad.verify.kernels.questions import Questions, Verdict
 from proofgrad.verify.kernels.samples import Samples
-from proofgrad.verify.kernels.terms import Terms, loops_of
+from proofgrad.verify.kernels.terms import Terms, loop_name, loops_of
 
 LOOP, OTHER = UOp.range(6, 0), UOp.range(4, 1)
 
@@ -112,3 +116,26 @@ def test_a_point_at_which_a_claim_holds_does_not_refute_it() -> None:
     """The solver knows nothing of the bits that two numbers have in common, and so may say that they are more than one has."""
     a, b = _numbers(1 << 30, 1 << 30)
     assert Questions().holds((a & b) < a + 1).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("sizes", [(), (5,), (3, 4, 5), (2, 3, 2, 7)])
+@pytest.mark.parametrize("at_once", [1, 2, 7, 20, 1000])
+def test_all_values_are_tried_once_in_order_however_many_at_once(
+    sizes: tuple[int, ...], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "_CHUNK", at_once)
+    tried = list[tuple[int, ...]]()
+    loops = [UOp.range(size, k) for k, size in enumerate(sizes)]
+    names = [loop_name(loop) for loop in loops]
+    for grid in questions.every_grid(loops):
+        some = [column.ravel() for column in np.broadcast_arrays(*[grid[name] for name in names])]
+        assert all([len(column) <= at_once for column in some])
+        tried += zip(*some) if some else [()]
+    assert tried == list(itertools.product(*map(range, sizes)))
+
+
+def test_the_first_values_that_refute_are_told() -> None:
+    loops = [UOp.range(size, k) for k, size in enumerate((3, 4, 5))]
+    i, j, k = loops
+    decision = Questions()._enumerate((i * 20 + j * 5 + k) < 27, (), loops)
+    assert list(decision.point.values()) == [1, 1, 2]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
 import numpy
@@ -197,17 +198,17 @@ class Questions:
 
     def _failing(self, claim: UOp, given: tuple[UOp, ...], points: Points) -> dict[str, int] | None:
         """The first of `points` where `given` hold and `claim` does not."""
-        count = max([len(v) for v in points.values()], default=1)
+        shape = numpy.broadcast_shapes(*[values.shape for values in points.values()])
         wrong = numpy.logical_not(self.terms.values(claim, points))
         for condition in given:
             wrong = numpy.logical_and(wrong, self.terms.values(condition, points))
-        where = numpy.flatnonzero(numpy.broadcast_to(wrong, (count,)))
-        if not len(where):
+        if not wrong.any():
             return None
-        return {name: int(values[where[0]]) for name, values in points.items()}
+        first = numpy.unravel_index(numpy.broadcast_to(wrong, shape).argmax(), shape)
+        return {name: int(numpy.broadcast_to(v, shape)[first]) for name, v in points.items()}
 
     def _enumerate(self, claim: UOp, given: tuple[UOp, ...], loops: list[UOp]) -> Decision:
-        for points in every_point(loops):
+        for points in every_grid(loops):
             wrong = self._failing(claim, given, points)
             if wrong is not None:
                 return Decision(Verdict.REFUTED, wrong)
@@ -221,3 +222,14 @@ def every_point(loops: Sequence[UOp]) -> Iterator[Points]:
     for begin in range(0, total, _CHUNK):
         flat = numpy.arange(begin, min(begin + _CHUNK, total), dtype=numpy.int64)
         yield dict(zip(names, numpy.unravel_index(flat, sizes) if sizes else ()))
+
+
+def every_grid(loops: Sequence[UOp]) -> Iterator[Points]:
+    """The same combinations, each loop along an axis of its own: a term is computed once for those of its own loops."""
+    names, sizes = [loop_name(loop) for loop in loops], [loop_size(loop) for loop in loops]
+    whole = next(k for k in range(len(sizes) + 1) if prod(sizes[k:]) <= _CHUNK)
+    at_once = [1] * (whole - 1) + [_CHUNK // prod(sizes[whole:])] * (whole > 0) + sizes[whole:]
+    for begins in product(*map(range, [0] * len(sizes), sizes, at_once)):
+        ends = [min(b + n, size) for b, n, size in zip(begins, at_once, sizes)]
+        values = map(numpy.arange, begins, ends)
+        yield dict(zip(names, numpy.ix_(*values)))
