@@ -97,10 +97,10 @@ def _differ_in_holes(
         count = 1 + seed // 2
         seeds = range(ROUNDS + seed, ROUNDS * (1 + count) + seed, ROUNDS)
         chosen = sum([element(number, dtypes.int32, index, kind, s) for s in seeds])
-        low, high = (numpy.nan, numpy.inf) if dtype.is_float else (dtype.lo, dtype.hi)
-        return numpy.where(
-            chosen == 4 * count, high, numpy.where(chosen == -4 * count, low, values)
-        ).astype(values.dtype)
+        ends = (numpy.nan, numpy.inf) if dtype.is_float else (dtype.lo, dtype.hi)
+        low, high = numpy.array(ends, values.dtype)
+        drawn = numpy.where(chosen == -4 * count, low, values)
+        return numpy.where(chosen == 4 * count, high, drawn)
 
     reader = Reader(draw, Budget(MOST_VALUES))
     iterations = _AtFirst(point, ITERATIONS // 2)
