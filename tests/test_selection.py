@@ -76,7 +76,7 @@ def test_one_kernel_reads_what_it_needs_and_no_more(name: str) -> None:
     (ops,) = linears_of(tensor)
     assert Ops.ACCUMULATOR not in ops
     assert ops.count(Ops.RANGE) <= loops
-    assert ops.count(Ops.LOAD) == loads * ops.count(Ops.STORE)  # for each that is written out
+    assert ops.count(Ops.LOAD) <= loads * ops.count(Ops.STORE)  # those written out may share some
     np.testing.assert_array_equal(tensor.numpy(), values)
 
 
