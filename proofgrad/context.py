@@ -15,12 +15,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from proofgrad.core import settings
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, read_schedule
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.within import block
 from proofgrad.settings_elsewhere import ELSEWHERE, warn_of
 
 own_variables: set[str] = set()  # of the program: those of `helpers.ContextVar`
 
 
-@contextmanager
+@block
 def Context(**variables: int | str) -> Iterator[None]:
     """Environment variables of proofgrad set within the block, as they were after it.
 
@@ -112,7 +113,7 @@ def _one_of(kinds: tuple[DType, ...], name: str, variable: str, what: str) -> DT
     return found
 
 
-@contextmanager
+@block
 def schedule(asked: Schedule | str) -> Iterator[None]:
     """Every kernel that is compiled within the block does what `asked` says; a step that does not fit is refused.
 

@@ -7,7 +7,7 @@ operations, which its base classes add one subject at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from proofgrad.core import settings
@@ -68,6 +68,7 @@ from proofgrad.core.tensor.runtime.owners import owners_of_attribute
 from proofgrad.core.tensor.runtime.recording import before_accumulate
 from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
 from proofgrad.core.tensor.runtime.tracing import TRACING
+from proofgrad.core.within import Block, block
 
 
 class Tensor(
@@ -354,8 +355,8 @@ class Tensor(
         if not leaves:
             raise GradientError(
                 "backward found no Tensor that needs a gradient: this value was realised before"
-                " (call backward first, or make the inputs with requires_grad=True), detached, or"
-                " depends on no float data"
+                " (call backward first, or make the inputs with requires_grad=True), detached, made within"
+                " no_grad, or depends on no float data"
             )
         nodes = positions_of(order, [leaf._uop for leaf in leaves])
         for leaf, part in zip(leaves, self._gradients(order, leaves, nodes, gradient), strict=True):
@@ -391,7 +392,7 @@ class Tensor(
     # -- modes ------------------------------------------------------------------------------------
 
     @classmethod
-    def train(cls, mode: Flag = True) -> AbstractContextManager[None]:
+    def train(cls, mode: Flag = True) -> Block:
         """Within: `Tensor.training` is `mode`, which dropout and batch norm look at.
 
         In this thread alone, as `no_grad`: others may evaluate meanwhile. `Tensor.training = mode` is for all threads, but for
@@ -400,12 +401,12 @@ class Tensor(
         return training_within(mode)
 
     @classmethod
-    def test(cls) -> AbstractContextManager[None]:
+    def test(cls) -> Block:
         """Within: `Tensor.training` is False."""
         return training_within(False)
 
     @classmethod
-    def no_grad(cls) -> AbstractContextManager[None]:
+    def no_grad(cls) -> Block:
         """Within: results of operations pass no gradient, and parameters may be written to.
 
         As in torch it is so in this thread alone.
@@ -413,7 +414,7 @@ class Tensor(
         return _gradients_off(True)
 
     @classmethod
-    def inference_mode(cls, mode: Flag = True) -> AbstractContextManager[None]:
+    def inference_mode(cls, mode: Flag = True) -> Block:
         """The same as `no_grad`, by another name; with `mode` False gradients are on again."""
         return _gradients_off(mode)
 
@@ -423,7 +424,7 @@ _WITH_CONTIGUOUS_GRADIENT = custom_vjp(
 )
 
 
-@contextmanager
+@block
 def _gradients_off(are_off: bool) -> Iterator[None]:
     before = GRADIENTS.are_off
     GRADIENTS.are_off = are_off

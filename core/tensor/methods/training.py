@@ -6,10 +6,10 @@ Owns: the mode, and how it is an attribute of classes. Does not own: the layers 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 from proofgrad.core import settings
+from proofgrad.core.within import block
 
 # None: this thread, or asynchronous task, is within no `train()`.
 _WITHIN: ContextVar[bool | None] = ContextVar("training", default=None)
@@ -42,7 +42,7 @@ class ShowsTraining(type):
         cls.training = settings.number("TRAINING") > 0
 
 
-@contextmanager
+@block
 def training_within(mode: bool) -> Iterator[None]:
     """Within, in this thread: this mode, whatever other threads enter, leave or set meanwhile."""
     before = _WITHIN.get()

@@ -101,7 +101,10 @@ class Sorting(Reduction):
         """
         axis = resolve_axis(dim, self.ndim)
         if not self.ndim or not at_least(k, 0) or not at_least(self.shape[axis], k):
-            raise ShapeError(f"topk of {k} elements along axis {dim} of {show(self.shape)}")
+            most = show(self.shape[axis : axis + 1])[1:-2] if self.ndim else 0
+            raise ShapeError(
+                f"topk of {k} elements along axis {dim} of {show(self.shape)}: k is 0 to {most}"
+            )
         if self._is_searched(k, axis):
             keys = self._keys_along(axis, largest)
             positions = keys._positions_one_by_one(k)._axis_from_last(axis)
