@@ -3,9 +3,10 @@
 Owns: which values, and where each lies. Does not own: what is computed of them.
 
 Each sampled element sees memory of one of several kinds: small whole numbers, whose products and sums
-are exact, so that one term too many shows among a million; numbers of all sizes; numbers among which are
+are exact, so that one term too many shows among a million; numbers of some sizes; numbers among which are
 infinities, NaN, -0.0, denormals and the ends of a type; and numbers that are all below 0, or all above, of which a 0 too
-many is the largest or the smallest; they are near 0, so that exp2 of a sum of their products stays in its range. Integers, which may be indices, are small and
+many is the largest or the smallest; they are near 0, so that exp2 of a sum of their products stays in its range; and numbers of all
+sizes of which products stay in range, for functions that take large ones, or small ones, in another way. Integers, which may be indices, are small and
 sometimes below 0 or far too large.
 """
 
@@ -21,8 +22,8 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import from_bits
 from proofgrad.verify.sampled.arithmetic import Values, cast, kept_as
 
-KINDS = 5
-WHOLE, MIXED, CORNERS, BELOW, ABOVE = range(KINDS)
+KINDS = 6
+WHOLE, MIXED, CORNERS, BELOW, ABOVE, SIZES = range(KINDS)
 _NEAR = 0.125  # what is near 0 is a multiple of this; products and sums of such are exact, too
 _BITS = 12
 _COUNT = 1 << _BITS  # values of each kind
@@ -69,6 +70,11 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
         below = kind == BELOW and (is_float or bool(dtype.lo))
         row = numpy.where(row == 0, 1, abs(row)) * (-1 if below else 1) * (_NEAR if is_float else 1)
         row = row.astype(numpy.float64 if is_float else kept_as(dtype))
+    elif kind == SIZES:
+        # Of floats to the root of the largest; of integers all bits but the sign.
+        most = 1 << dtypes.finfo(dtype)[0] - 2 if is_float else dtype.bits - 1
+        sizes = numpy.exp2(draw.uniform(-most if is_float else 0, most, _COUNT))
+        row = (numpy.where(row < 0, -1, 1) * sizes).astype(row.dtype)
     with numpy.errstate(all="ignore"):
         return cast(row, dtypes.float64, dtype) if is_float else row
 
