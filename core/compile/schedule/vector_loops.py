@@ -136,7 +136,7 @@ def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
             each = core.scatter_cycles if node.op is Ops.STORE else core.gather_cycles
             cycles += times(changing) * (1 / core.loads_a_cycle if is_near else lanes * each)
         elif node.op is Ops.REDUCE and loop in node.src[1:]:  # its lanes are combined by halves
-            cycles += times(changing) * core.multiply_add_cycles * log2(lanes)
+            cycles += times(changing) * log2(lanes)
         elif node.op is Ops.REDUCE:
             cycles += times(changing.union(node.src[1:])) * SHORT_CYCLES
         elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
