@@ -501,3 +501,15 @@ def test_a_view_that_was_written_through_is_computed_when_it_is_realized() -> No
     row = x[0].realize()
     row.assign(Tensor([5.0, 6.0]))
     assert row.realize().tolist() == [5, 6] and x.tolist() == [[5, 6], [3, 4]]
+
+
+def test_a_constant_that_was_computed_stays_a_constant() -> None:
+    """Its node is that of all such constants, on each device: a buffer in its place would be one that others write to, or far away."""
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    seven = (x * 7).uop.src[1]
+    canonical.note_computed(seven, x.uop)
+    assert seven not in canonical.COMPUTED
+    for k in range(4):
+        x[k % 3] = 7.0
+        assert x.realize().tolist()[k % 3] == 7
+    assert (Tensor([1.0, 2.0], device="REFERENCE") * 7).tolist() == [7, 14]

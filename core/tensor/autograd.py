@@ -22,7 +22,7 @@ from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.tensor.data.bodies import each_without_bodies
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.movement.joining import GROUP
-from proofgrad.core.tensor.runtime.canonical import COMPUTED
+from proofgrad.core.tensor.runtime.canonical import COMPUTED, note_computed
 from proofgrad.core.tensor.runtime.realize import compiler
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _shown(order: Sequence[UOp], needed: set[UOp]) -> dict[UOp, UOp]:
     for node in order if len(COMPUTED) else ():
         known = COMPUTED.get(node)
         if known is not None and shown[node] is not node:
-            COMPUTED[shown[node]] = known
+            note_computed(shown[node], known)
     return shown
 
 

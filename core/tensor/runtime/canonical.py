@@ -16,6 +16,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import (
     APPLY,
     BUFFER,
+    CONST,
     CONTIGUOUS,
     DETACH,
     DEVICE,
@@ -49,6 +50,15 @@ SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
 def computed(uop: UOp) -> UOp:
     """What `uop` has been computed to, if it has; else `uop`."""
     return COMPUTED.get(uop, uop) if COMPUTED.data else uop  # type: ignore[attr-defined]
+
+
+def note_computed(node: UOp, value: UOp) -> None:
+    """From now on graphs with this node read the buffer. A constant stays one: it is the same node on each device, wherever it is written."""
+    below = node
+    while below.op in MOVEMENT:
+        below = below.src[0]
+    if below.op is not CONST:
+        COMPUTED[node] = value
 
 
 def remember_graph(shown: UOp, graph: UOp) -> None:
@@ -135,7 +145,7 @@ def _numbered(
         order = toposort(roots, lambda n: n not in COMPUTED and n not in parts) if parts else order
     numbers: dict[UOp, int] = {}  # of parts
     named: dict[UOp, Any] = {}
-    for number in numbers_written(roots) if with_parts else ():
+    for number in numbers_written(roots, order) if with_parts else ():
         inputs.append(number_buffer(number, device))
         unique = UOp(UNIQUE, dtypes.void, (), len(inputs) - 1)
         where = UOp(DEVICE, dtypes.void, (), device)

@@ -285,7 +285,9 @@ class _Runs:
         if any([is_it and run.is_now(ran.epoch) for is_it, run in zip(is_kept, known)]):
             return
         likeness = Likeness(ran.asked.src, ran.parts, ran.numbers)
-        if ran.variables <= likeness.names:  # others have values that no graph shows
+        # Other variables have values, and other inputs memory, that no graph like this one shows.
+        is_all = len(likeness.devices) == ran.plan.inputs and ran.variables <= likeness.names
+        if is_all:
             self._of_kind[key] = [kind(ran, likeness), *known][:MOST_OF_A_KIND]
 
     def count(self, nbytes: int) -> None:

@@ -53,8 +53,8 @@ def are_positions(values: Iterable[str]) -> bool:
     return all([name[0] == "[" and name[1:-1].isdigit() for name in values])
 
 
-def numbers_written(roots: Sequence[UOp]) -> list[UOp]:
-    """The constants that roots put in place in memory. Bools are what says where that is."""
+def numbers_written(roots: Sequence[UOp], nodes: Sequence[UOp]) -> list[UOp]:
+    """The constants among these nodes that roots put in place in memory. Bools are what says where that is."""
     found: dict[UOp, None] = {}
     for root in roots if any([changed_in_part(root) is not None for root in roots]) else ():
         while root.op is Ops.WHERE or root.op is Ops.RESHAPE:
@@ -65,7 +65,8 @@ def numbers_written(roots: Sequence[UOp]) -> list[UOp]:
                 if value.op is CONST and not value.dtype.is_bool:
                     found[value] = None
             root = root.src[-1]
-    return list(found)
+    there = set(nodes) if found else ()  # others are below what was computed
+    return [number for number in found if number in there]
 
 
 class _Names(NamedTuple):

@@ -29,6 +29,7 @@ from proofgrad.core.tensor.runtime.canonical import (
     buffers_of,
     computed,
     is_not_computed,
+    note_computed,
     numbered,
     with_buffers,
 )
@@ -204,7 +205,7 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
         return None
     (node,), (numbered_root,) = found
     if not is_alone and numbered_root is not root:
-        COMPUTED[root] = node
+        note_computed(root, node)
     return node
 
 
@@ -218,7 +219,7 @@ def run_together_again(roots: Sequence[UOp], device: str, alone: Set[int]) -> li
         return None
     for k, (root, node, numbered_root) in enumerate(zip(roots, *found)):
         if k not in alone and numbered_root is not root:
-            COMPUTED[root] = node
+            note_computed(root, node)
     return found[0]
 
 
@@ -256,7 +257,7 @@ def _run_together_again(
     for reference, node, numbered_root in zip(kept, nodes, numbered_roots):
         root = reference()
         if root is not None and root is not numbered_root:
-            COMPUTED[root] = node
+            note_computed(root, node)
     return nodes
 
 
@@ -421,7 +422,7 @@ def _results(
         seen.add(wanted)
         node = root()
         if node is not None and node is not result:
-            COMPUTED[node] = result
+            note_computed(node, result)
         found.append(result)
     return found
 
