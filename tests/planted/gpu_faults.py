@@ -249,7 +249,7 @@ def _fresh_gpu() -> PTXBackend:
 def plant_in_order(patch: pytest.MonkeyPatch, change: Change) -> None:
     """From now on kernels are put in order as `change` says."""
     old = next(s for s in KERNEL_STAGES if s.name == "linearize")
-    new = replace(old, step=Procedure(lambda program: change(linearize(program)), (), True))
+    new = replace(old, step=Procedure(lambda program: change(linearize(program))))
     stages = tuple([new if s is old else s for s in KERNEL_STAGES])
     patch.setattr(compiler(), "kernel_stages", stages)
 

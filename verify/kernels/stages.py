@@ -29,9 +29,9 @@ ITERATIONS = 48
 MOST_VALUES = 6_000_000
 # Values that two right forms compute from whole numbers are nearer than this, for all that sums and functions leave free.
 NEAR = 1e-3
-# Memory is drawn so many times more with fewer and fewer infinities and NaNs in it, or ends of a type: they show what is read and
-# multiplied in vain, and which of many elements the largest is taken of.
-ROUNDS = 12
+# Memory is drawn so many times more with infinities and NaNs in it, or ends of a type, which show what is read and multiplied in vain;
+# then with fewer and fewer, which show of which among many elements the largest is taken.
+ROUNDS, RARER_ROUNDS = 12, 6
 
 
 class _Scalars(Part):
@@ -81,7 +81,7 @@ def _differ(
         return _are_others(part, values, wanted)
     if _are_others(part, values, reader.written(_Scalars(before), where, kind)):
         return True
-    return any(_differ_in_holes(before, part, point, seed) for seed in range(ROUNDS))
+    return any(_differ_in_holes(before, part, point, seed) for seed in range(ROUNDS + RARER_ROUNDS))
 
 
 def _differ_in_holes(
@@ -93,9 +93,9 @@ def _differ_in_holes(
         values = element(number, dtype, index, kind, seed)
         if dtype.is_code or dtype.is_bool:
             return values
-        # Whole numbers from -4 to 4 are added, one more in every second round: one element in 9, 81, 729 ... has the largest sum.
-        count = 1 + seed // 2
-        seeds = range(ROUNDS + seed, ROUNDS * (1 + count) + seed, ROUNDS)
+        # Whole numbers from -4 to 4 are added, one and then more of them: one element in 9, 81, 729 ... has the largest sum.
+        count, rounds = max(1, seed - ROUNDS + 2), ROUNDS + RARER_ROUNDS
+        seeds = [seed + rounds * (1 + k) for k in range(count)]
         chosen = sum([element(number, dtypes.int32, index, kind, s) for s in seeds])
         ends = (numpy.nan, numpy.inf) if dtype.is_float else (dtype.lo, dtype.hi)
         low, high = numpy.array(ends, values.dtype)
