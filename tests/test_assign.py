@@ -347,6 +347,15 @@ def test_tensors_assigned_one_value_have_gradients_of_their_own(
     assert (a.grad.tolist(), b.grad.tolist()) == ([2.0, 2.0], [5.0, 5.0])
 
 
+def test_what_is_replaced_by_a_value_of_a_parameter_leads_to_it() -> None:
+    p = Tensor([1.0, 2.0], requires_grad=True)
+    a, b = [Tensor([5.0, 6.0]) for _ in range(2)]
+    a.replace(p * 3)
+    b.replace(p)  # a copy of the data, as of weights
+    (a * 2 + b * 5).sum().backward()
+    assert p.grad is not None and p.grad.tolist() == [6.0, 6.0]
+
+
 @pytest.mark.parametrize("asks", [True, None, False])
 @pytest.mark.parametrize("given", [lambda w: w, lambda w: w.T.T, lambda w: w.detach()])
 def test_a_tensor_assigned_memory_of_another_has_a_gradient_of_its_own(

@@ -184,10 +184,8 @@ def _waits_longer(
     are_lanes = longest <= SHORT_REDUCTION and elements(end.shape) <= elements(node.shape)
     if lanes < 2 or are_lanes:  # of rows, which are written out
         return False
-    work, vectors = (
-        max([cycles_of_work(n, stored, parts=BUSY) for n in (end, node)]),
-        longest / lanes,
-    )
+    work = max([cycles_of_work(n, stored, parts=BUSY) for n in (end, node)])
+    vectors = longest / lanes
     foreseen = core.foreseen_instructions * SHORT_CYCLES / max(work, SHORT_CYCLES)
     side_by_side = max(1.0, vectors, foreseen)
     waits = work * vectors * max(0.0, core.sums_at_once / side_by_side - 1)

@@ -82,12 +82,14 @@ class Assignment(Selection):
     def replace(self, x: Any) -> Self:
         """This Tensor becomes `x`, with another shape, type and device allowed, and no view.
 
-        Data, and what was made with requires_grad, is data then, too: `x` gets no gradient from here.
+        Data is data then, too, with a gradient of its own, unless `x` leads to a Tensor with requires_grad=True.
         """
         if not isinstance(x, TensorBase):
             raise TypeError(f"replace takes a Tensor, not {type(x).__name__}")
         is_data = id(self) in TensorBase._leaves or self._requires_grad is False
-        node = without_a_way_back(x._uop) if is_data and x is not self else x._uop
+        value: Any = x
+        is_data = is_data and x is not self and not value._leads_to_a_parameter()
+        node = without_a_way_back(x._uop) if is_data else x._uop
         self.device, self._base = x.device, None
         self._set_value(node)
         return self
