@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 
@@ -15,6 +16,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.runtime import canonical
 
 
 @pytest.fixture
@@ -177,6 +179,21 @@ def test_kernelize_shows_kernels_and_runs_nothing() -> None:
     assert (Tensor(t.uop) * 2).tolist() == [16, 18, 20, 22]
     assert t.tolist() == [8, 9, 10, 11]
     assert t.realize().uop.op is Ops.BUFFER
+
+
+def test_what_was_shown_as_kernels_is_let_go() -> None:
+    gc.collect()
+    before = len(canonical.SHOWN)
+    t = (Tensor([1, 2, 3, 4]).realize() + 3).kernelize()
+    held = t.uop
+    assert len(canonical.SHOWN) == before + 1
+    assert t.uop is held
+    del t
+    gc.collect()
+    assert Tensor(held).tolist() == [4, 5, 6, 7]
+    del held
+    gc.collect()
+    assert len(canonical.SHOWN) == before
 
 
 def test_counters_count_operations_and_bytes(x: Tensor, y: Tensor) -> None:

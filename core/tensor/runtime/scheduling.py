@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
 from proofgrad.core.compile.machine.target import Source
@@ -21,7 +21,8 @@ from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed, remember_graph
 from proofgrad.core.tensor.runtime.table import new_buffer
 
-_KERNELIZED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a graph and its ASSIGN
+# Graphs that are shown as kernels: the device, and the ASSIGN while somebody has it. It leads to the graph, and would keep it for ever.
+_KERNELIZED: WeakKeyDictionary[UOp, tuple[str, ref[UOp]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,30 @@ def schedule_items(roots: Sequence[UOp], device: str) -> list[ScheduleItem]:
 
 def kernelize(root: UOp, device: str) -> None:
     """From now on, until it is computed, `shown(root)` says with which kernels."""
+    found = _as_kernels(root, device)
+    if found is not None:
+        _KERNELIZED[root] = (device, ref(found))
+
+
+def shown(root: UOp) -> UOp:
+    """What stands for `root` in a Tensor's `uop`: its buffer, its kernels, or its own graph."""
+    known = computed(root)
+    kept = _KERNELIZED.get(root) if known is root else None
+    if kept is None:
+        return known
+    device, assign = kept
+    found = assign() or _as_kernels(root, device)
+    if found is None:
+        return root
+    _KERNELIZED[root] = (device, ref(found))
+    return found
+
+
+def _as_kernels(root: UOp, device: str) -> UOp | None:
+    """The ASSIGN of a graph's kernels, which stands for it in other graphs; None if there is nothing to run."""
     graph, inputs = machine.graph_and_inputs([root], device)
     if not graph.src:
-        return
+        return None
     kernels = machine.compiler().kernel_graph(graph)
     made: dict[UOp, UOp] = {}
     for call in kernels.src:
@@ -90,15 +112,9 @@ def kernelize(root: UOp, device: str) -> None:
         kernel = UOp(Ops.CALL, dtypes.void, (call.src[0], buffer, *read), info)
         made[target] = UOp(Ops.ASSIGN, target.dtype, (buffer, kernel))
     (result,) = kernels.arg
-    if result in made:
-        found = made[result]
+    found = made.get(result)
+    if found is not None:
         if root.shape != found.shape:
             found = UOp(Ops.RESHAPE, root.dtype, (found,), root.shape)
-        _KERNELIZED[root] = found
         remember_graph(found, root)
-
-
-def shown(root: UOp) -> UOp:
-    """What stands for `root` in a Tensor's `uop`: its buffer, its kernels, or its own graph."""
-    known = computed(root)
-    return _KERNELIZED.get(root, root) if known is root else known
+    return found
