@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,7 +46,7 @@ from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.memory import LARGE_BYTES, Pool
-from proofgrad.backends.cpu.threads import ThreadPool
+from proofgrad.backends.cpu.threads import ThreadPool, available_cpus
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core.compile.machine.target import Backend, CompileError, Source
@@ -524,6 +525,35 @@ def test_each_item_runs_once_however_many_threads_there_are(cpu: CpuBackend, cou
         end_of_a_part = max(taken, key=lambda part: part.start)  # the last one to be waited for
         assert len(end_of_a_part) <= max(1, size // (100 * count))
     pool.stop()
+
+
+@pytest.mark.skipif(
+    len(available_cpus()) < 2 or sys.platform != "linux", reason="one CPU, or none can be chosen"
+)
+def test_no_worker_is_kept_on_the_cpu_of_the_caller(cpu: CpuBackend) -> None:
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        lambda *_: None
+    )
+    cpus, before = available_cpus(), set(threading.enumerate())
+    pool = ThreadPool(cpu.host, min(len(cpus), 4), cpu.object_code)
+
+    def run() -> None:
+        pool.run(ctypes.cast(kernel, ctypes.c_void_p).value or 0, 0, 100)
+
+    try:
+        run()
+        workers = [w.native_id or 0 for w in threading.enumerate() if w not in before]
+        while sum(map(bool, pool._worker_on)) < len(workers):
+            pass  # until they have started
+        for here in [cpus[0], *cpus[:4], *reversed(cpus[:4]), cpus[-1]]:
+            os.sched_setaffinity(0, {here})
+            run()
+            kept = set.union(*[os.sched_getaffinity(worker) for worker in workers])
+            assert len(kept) == len(workers) == pool.count - 1
+            assert here not in kept
+    finally:
+        os.sched_setaffinity(0, cpus)
+        pool.stop()
 
 
 def test_thread_range_of_32_bits_runs_over_all_items(machine: Backend) -> None:

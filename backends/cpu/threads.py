@@ -11,6 +11,9 @@ are waited for, are small; then it takes from the parts of the others. The word
 `epoch` is odd while a job is open. A worker enters by raising `active` and then looking at `epoch`
 again; the caller closes the job and waits until `active` is 0. So a worker that never woke up costs
 the caller nothing.
+
+Each worker is kept on a CPU of its own, one is left for the caller, who may be on any: if it is on that of a worker when it opens a
+job, the worker is sent to the one that is left. Else both would take turns on one CPU, with another one idle, until Linux moves the caller.
 """
 
 from __future__ import annotations
@@ -30,11 +33,11 @@ from typing import Any
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 
-# Number of the system call `futex` (source: the kernel's tables for each machine), and the
+# Numbers of the system calls `futex` and `sched_setaffinity` (source: the kernel's tables for each machine), and the
 # instruction that tells the processor that this is a spinning loop.
 _MACHINES = {
-    "x86_64": (202, "call void @llvm.x86.sse2.pause()"),
-    "aarch64": (98, "call void @llvm.aarch64.hint(i32 1)"),
+    "x86_64": (202, 203, "call void @llvm.x86.sse2.pause()"),
+    "aarch64": (98, 122, "call void @llvm.aarch64.hint(i32 1)"),
 }
 _SPINS = 4000  # about 0.1 to 0.2 ms
 _COUNTERS = 384  # where they begin, each on a cache line of its own
@@ -99,10 +102,15 @@ class ThreadPool:
 
     def _clear(self) -> None:
         self._workers: list[threading.Thread] = []
-        self._area = ctypes.create_string_buffer(_COUNTERS + (self.count + 1) * LINE_BYTES)
+        self._cpus = available_cpus()
+        known = self._cpus[-1] + 1 if self.count <= len(self._cpus) else 0
+        table = _COUNTERS + self.count * LINE_BYTES
+        self._area = ctypes.create_string_buffer(table + 4 * known + known // 8 + 8 + LINE_BYTES)
         start = ctypes.addressof(self._area)
         self._words = start + -start % LINE_BYTES
-        ctypes.c_int64.from_address(self._words + 288).value = self.count
+        for at, number in enumerate([self.count, known, self._cpus[0], table]):
+            ctypes.c_int64.from_address(self._words + 288 + 8 * at).value = number
+        self._worker_on = (ctypes.c_int32 * known).from_address(self._words + table)
 
     @functools.cached_property
     def _native(self) -> _Native:
@@ -116,9 +124,8 @@ class ThreadPool:
         )
 
     def _start(self) -> None:
-        cpus = available_cpus()
         for number in range(1, self.count):
-            cpu = cpus[number] if self.count <= len(cpus) else None
+            cpu = self._cpus[number] if self.count <= len(self._cpus) else None
             worker = threading.Thread(
                 target=self._serve, args=(number, cpu), name=f"proofgrad-{number}", daemon=True
             )
@@ -140,6 +147,7 @@ class ThreadPool:
     def _serve(self, number: int, cpu: int | None) -> None:
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})  # of this thread: a woken worker must not wait for ours
+            self._worker_on[cpu] = threading.get_native_id()
         self._native.work(self._words, number)
 
     def run(self, kernel: int, table: int, size: int) -> None:
@@ -172,12 +180,15 @@ class ThreadPool:
         return ctypes.cast(self._native.share, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
 
 
-def _pool_ir(futex_call: int, pause: str) -> str:
-    return _POOL_IR.replace("FUTEX", str(futex_call)).replace("PAUSE", pause)
+def _pool_ir(futex_call: int, affinity_call: int, pause: str) -> str:
+    calls = _POOL_IR.replace("FUTEX", str(futex_call)).replace("AFFINITY", str(affinity_call))
+    return calls.replace("PAUSE", pause)
 
 
 # Words, each on a cache line of its own: epoch (i32) at 0, active (i32) at 64, sleepers (i32) at 192; the job
-# at 256: kernel, table, size, chunk, and threads; stop (i32) at 320; at 384 what is taken of each thread's part.
+# at 256: kernel, table, size, chunk; then threads, how many CPUs there may be (0: workers are kept on none), the one
+# without a worker, and where the CPUs are; stop (i32) at 320; at 384 what is taken of each thread's part; then of each
+# CPU the worker that is kept on it (i32, or 0), and a bit, which are 0 but while a worker is sent to one.
 _JOB = {"kernel": ("ptr", 256), "table": ("ptr", 264), "size": ("i64", 272), "chunk": ("i64", 280)}
 _AT = "  %{0}_at = getelementptr i8, ptr %words, i64 {2}\n"
 _LOAD = _AT + "  %{0} = load {1}, ptr %{0}_at, align 8"
@@ -185,8 +196,48 @@ _STORE = _AT + "  store {1} %{0}, ptr %{0}_at, align 8"
 _LOADS = "\n".join([_LOAD.format(name, *word) for name, word in _JOB.items()])
 _STORES = "\n".join([_STORE.format(name, *word) for name, word in _JOB.items()])
 _THREADS = _LOAD.format("threads", "i64", 288)
+_CPUS = "\n".join(
+    [_LOAD.format(name, "i64", 296 + 8 * k) for k, name in enumerate(["known", "left", "table"])]
+)
 _POOL_IR = f"""
 declare i64 @syscall(i64, ...)
+declare i32 @sched_getcpu()
+
+define internal void @make_way(ptr %words) nounwind {{
+entry:
+{_CPUS}
+  %here = call i32 @sched_getcpu()
+  %cpu = zext i32 %here to i64
+  %is_known = icmp ult i64 %cpu, %known
+  br i1 %is_known, label %look, label %done
+look:
+  %workers = getelementptr i8, ptr %words, i64 %table
+  %own = getelementptr i32, ptr %workers, i64 %cpu
+  %worker = load atomic i32, ptr %own monotonic, align 4
+  %is_taken = icmp ne i32 %worker, 0
+  br i1 %is_taken, label %move, label %done
+move:
+  %bits = getelementptr i32, ptr %workers, i64 %known
+  %number = lshr i64 %left, 3
+  %byte = getelementptr i8, ptr %bits, i64 %number
+  %low = trunc i64 %left to i8
+  %place = and i8 %low, 7
+  %bit = shl i8 1, %place
+  store i8 %bit, ptr %byte
+  %nbytes = add i64 %number, 8
+  %called = call i64 (i64, ...) @syscall(i64 AFFINITY, i32 %worker, i64 %nbytes, ptr %bits)
+  store i8 0, ptr %byte
+  store i32 0, ptr %own
+  %has_moved = icmp eq i64 %called, 0
+  br i1 %has_moved, label %settle, label %done
+settle:
+  %other = getelementptr i32, ptr %workers, i64 %left
+  store i32 %worker, ptr %other
+  store i64 %cpu, ptr %left_at
+  br label %done
+done:
+  ret void
+}}
 
 define internal void @drain(ptr %words, i64 %own) nounwind {{
 entry:
@@ -243,6 +294,7 @@ entry:
   %sleepers = getelementptr i8, ptr %words, i64 192
 {_STORES}
 {_THREADS}
+  call void @make_way(ptr %words)
   %counters = getelementptr i8, ptr %words, i64 {_COUNTERS}
   br label %clear
 clear:
