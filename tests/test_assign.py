@@ -403,7 +403,7 @@ def address(tensor: Tensor) -> int:
 
 
 def test_write_is_in_place_when_nobody_reads_the_old_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_runs, "SMALL_BYTES", 0)  # small values get memory of their own
+    monkeypatch.setattr(known_runs, "RESULT_BYTES", 0)  # small values get memory of their own
     x = Tensor([1.0, 2.0, 3.0]).realize()
     before, held = address(x), GlobalCounters.mem_used
     x.assign(x * 2).realize()
@@ -434,7 +434,7 @@ def test_write_that_reads_other_positions_takes_new_memory() -> None:
 
 
 def test_reader_in_the_same_run_runs_before_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_runs, "SMALL_BYTES", 0)  # small values get memory of their own
+    monkeypatch.setattr(known_runs, "RESULT_BYTES", 0)  # small values get memory of their own
     x = Tensor([1.0, 2.0, 3.0]).realize()
     before = address(x)
     total = x.sum()
@@ -480,7 +480,7 @@ def test_interrupt_while_memory_is_let_go_of_loses_no_value(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(known_runs, "SMALL_BYTES", 0)
+        patch.setattr(known_runs, "RESULT_BYTES", 0)
         patch.setattr(realize, "is_unshared", interrupt)
         patch.setattr(realize, "run_again", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):

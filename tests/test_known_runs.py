@@ -342,7 +342,7 @@ def test_results_are_let_go_when_they_are_too_many(
 
 
 def test_large_results_are_not_kept(again: list[UOp]) -> None:
-    x = data(known_runs.SMALL_BYTES // 4 + 1)
+    x = data(known_runs.RESULT_BYTES // 4 + 1)
     for _ in range(3):
         (x + 1).realize()
     assert not again

@@ -84,7 +84,7 @@ def test_inputs_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_input_that_somebody_holds_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     x = data(1, 2, 3)
-    monkeypatch.setattr(known_runs, "SMALL_BYTES", 0)  # small values get memory of their own
+    monkeypatch.setattr(known_runs, "RESULT_BYTES", 0)  # small values get memory of their own
     monkeypatch.setattr(
         realize, "_unneeded", lambda given, kept, devices: frozenset(range(len(given)))
     )

@@ -3,7 +3,7 @@
 Owns: which runs are kept, and their results. Does not own: what a graph is like (likeness.py), how a graph is run the first
 time, and when it may be run so (realize.py), runs that write over an input (known_writes.py).
 
-A kept run of another kind writes over no input: for small results that would save nothing. It may copy what the host gives, as a number.
+A kept run of another kind writes over no input: for small results that would save little. It may copy what the host gives, as a number.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
 MOST_NODES = 1 << 16  # of a graph, as of a loop over a thousand steps
-# Of a result, or that a kernel reads and writes: for more of them it takes longer than the way to it.
-SMALL_BYTES = 1 << 16
-HELD_BYTES = 1 << 24  # of all results that were made, until all are let go
+# Of a result: for more of them a kernel takes longer than the way to it, and to write over an input saves more.
+RESULT_BYTES = 1 << 20
+SMALL_BYTES = 1 << 16  # that each kernel reads and writes, where all run in one launch
+HELD_BYTES = 1 << 25  # of all results that were made, until all are let go
 
 
 class _Result(Spare):
@@ -245,7 +246,7 @@ class _Runs:
         """Whether a run of this numbered graph is small enough: then it writes over no input, not even one that nobody holds."""
         device, nodes = asked.arg, asked.toposort()
         sizes = [elements(root.shape) * root.dtype.itemsize for root in asked.src]
-        if not all([0 < size <= SMALL_BYTES for size in sizes]) or len(nodes) > MOST_NODES:
+        if not all([0 < size <= RESULT_BYTES for size in sizes]) or len(nodes) > MOST_NODES:
             return False
         if not {device, HOST}.issuperset([b.src[1].arg for b in nodes if b.op is BUFFER]):
             return False
