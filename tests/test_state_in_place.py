@@ -26,24 +26,27 @@ def count_searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_state_that_stays_where_it_is_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    params = [Tensor.ones(size).contiguous().realize() for size in (1, 3, 7)]
-    optimizer = nn.optim.Adam(params, lr=0.5)
-    gradients = [Tensor.ones(p.shape[0]).contiguous().realize() for p in params]
+    monkeypatch.setenv("CHECK", "0")  # checked runs are no known ones
+    gradients = [Tensor.ones(size).contiguous().realize() for size in (1, 3, 7)]
+    for _ in range(3):  # the first call of the second one is a known run, whose results are kept
+        params = [Tensor.ones(size).contiguous().realize() for size in (1, 3, 7)]
+        optimizer = nn.optim.Adam(params, lr=0.5)
 
-    @TinyJit
-    def step() -> None:
-        with Tensor.train():
-            for param, gradient in zip(params, gradients):
-                param.grad = gradient
-            optimizer.step()
+        @TinyJit
+        def step(params: Any = params, optimizer: Any = optimizer) -> None:
+            with Tensor.train():
+                for param, gradient in zip(params, gradients):
+                    param.grad = gradient
+                optimizer.step()
 
-    for _ in range(3):
-        step()
-    asked = count_searches(monkeypatch)
-    for _ in range(5):
-        step()
-    assert asked == []
-    assert [round(p.tolist()[0], 3) for p in params] == [-3.0] * 3
+        for _ in range(3):
+            step()
+        with monkeypatch.context() as patch:
+            asked = count_searches(patch)
+            for _ in range(5):
+                step()
+        assert asked == []
+        assert [round(p.tolist()[0], 3) for p in params] == [-3.0] * 3
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])

@@ -62,16 +62,27 @@ class _Pool:
 
     def take(self) -> _Result:
         """One that nobody has: no other thread either, for it is in no list until it is held."""
-        results = self._results
-        for _ in range(len(results)):
-            try:
-                result = results.popleft()
-            except IndexError:  # another thread has it
-                break
-            if is_result_free(result):
+        for _ in range(len(self._results)):
+            result = self._first()
+            if result is not None and is_result_free(result):
                 return result
-            results.append(result)
+            if result is not None:
+                self._results.append(result)
         return self._new_result()  # in place of the oldest
+
+    def _first(self) -> _Result | None:
+        """The oldest, which is in no list then; None if other threads have them all."""
+        try:
+            return self._results.popleft()
+        except IndexError:
+            return None
+
+    def let_go_held(self) -> None:
+        """Keep no result that somebody has, who has it alone then."""
+        for _ in range(len(self._results)):
+            result = self._first()
+            if result is not None and is_result_free(result):
+                self._results.append(result)
 
     def _new_result(self) -> _Result:
         RUNS.count(self._info.nbytes)
@@ -168,6 +179,11 @@ class KnownRun(KeptRun):
             RUNS.count(program.nbytes)
         program.run(given, into)
         programs.append(program)
+
+    def let_go_held(self) -> None:
+        """Keep no result that somebody has."""
+        for pool in self._pools:
+            pool.let_go_held()
 
     def let_go(self) -> None:
         """Keep no result, and no memory between."""
@@ -298,6 +314,11 @@ class _Runs:
             self._made_bytes = nbytes
             for run in self._all():
                 run.let_go()
+
+    def let_go_held(self) -> None:
+        """Keep no result that somebody has: a plan may write over it then, if nobody else has it."""
+        for run in self._all():
+            run.let_go_held()
 
     def unused_bytes(self) -> int:
         """The memory of results that nobody has: it is free."""

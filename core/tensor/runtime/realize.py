@@ -336,6 +336,8 @@ def _run(
                 release()
             wanted.clear()
             inputs.clear()
+            if witness is not None:
+                RUNS.let_go_held()
             unneeded = frozenset() if is_kept else _unneeded(given, kept, devices)
             interrupts.let_through()
             plan = compiler().plan(graph, unneeded)
