@@ -9,7 +9,7 @@ import pytest
 
 from proofgrad import Tensor, TinyJit, nn
 from proofgrad.core.tensor.jit import replay
-from proofgrad.core.tensor.runtime.memory import twin
+from proofgrad.core.tensor.runtime.memory import buffer_below, memory_of, twin
 
 
 def count_searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -41,11 +41,13 @@ def test_state_that_stays_where_it_is_is_looked_for_once(monkeypatch: pytest.Mon
 
         for _ in range(3):
             step()
+        places = [memory_of(buffer_below(param._uop)).address for param in params]
         with monkeypatch.context() as patch:
             asked = count_searches(patch)
             for _ in range(5):
                 step()
         assert asked == []
+        assert places == [memory_of(buffer_below(param._uop)).address for param in params]
         assert [round(p.tolist()[0], 3) for p in params] == [-3.0] * 3
 
 
