@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
 from proofgrad.core.ir.op_names import BUFFER, DETACH
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.engine import cotangents
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
@@ -74,20 +74,34 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
 
     `order` has the nodes of the graph, sources first. A target that is not in it has none.
     """
-    library, facts = compiler().library, Facts(_NO_BOUNDS)
     shown = _shown(order, _on_a_path(order, set(targets)))
     order, wanted = shown[order[-1]].toposort(), [shown.get(target, target) for target in targets]
-    needed = _on_a_path(order, set(wanted))
-    found: dict[UOp, list[UOp]] = {order[-1]: [seed]}
+    found = _passed_on(order, {order[-1]: seed}, wanted)
+    return {target: found[node] for target, node in zip(targets, wanted) if node in found}
+
+
+def gradients_from_parts(parts: Mapping[UOp, UOp], targets: Sequence[UOp]) -> dict[UOp, UOp]:
+    """What the cotangents of parts of targets, which movement operations cut out of them, are to the targets, and to parts of parts."""
+    order = toposort(tuple(parts), lambda node: node.op in MOVEMENT)
+    return _passed_on(order, parts, [*targets, *parts])
+
+
+def _passed_on(
+    order: Sequence[UOp], seeds: Mapping[UOp, UOp], targets: Sequence[UOp]
+) -> dict[UOp, UOp]:
+    """The cotangent of each target, given some of a graph, which has no APPLY on the way."""
+    library, facts = compiler().library, Facts(_NO_BOUNDS)
+    needed = _on_a_path(order, set(targets))
+    found = {node: [seed] for node, seed in seeds.items()}
     for node in reversed(order):
         for cotangent in [] if needed.isdisjoint(passed_to(node)) else _sums(found, node):
             for source, part in zip(node.src, _parts(library, facts, node, cotangent), strict=True):
                 if part is not None and source in needed:
                     found.setdefault(source, []).append(part)
     return {
-        target: functools.reduce(UOp.__add__, _sums(found, node))
-        for target, node in zip(targets, wanted)
-        if node in found
+        target: functools.reduce(UOp.__add__, _sums(found, target))
+        for target in targets
+        if target in found
     }
 
 

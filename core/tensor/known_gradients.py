@@ -4,7 +4,8 @@ Owns: what such graphs have in common, the gradients of each as bodies. Does not
 (data/bodies.py).
 
 A training loop derives the same graph over other memory in each of its steps. Only what lies between a target and the result is
-looked at: all else, as the images of a step, is an argument of the gradients, however it was made.
+looked at: all else, as the images of a step, is an argument of the gradients, however it was made. So is what a target shows of itself, and
+a value that was computed.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from typing import Any
 from proofgrad.core import settings
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import APPLY, BUFFER, CONTIGUOUS, PARAM
+from proofgrad.core.ir.op_names import APPLY, BUFFER, CONTIGUOUS, DETACH, PARAM
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.core.tensor.autograd import node_gradients, passed_to
+from proofgrad.core.tensor.autograd import gradients_from_parts, node_gradients, passed_to
 from proofgrad.core.tensor.data.bodies import BodyValues, arguments_read, parameter, shows_argument
-from proofgrad.core.tensor.methods.base import GRADIENTS
+from proofgrad.core.tensor.methods.base import GRADIENTS, TensorBase
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.made_once import ASKED
-from proofgrad.core.tensor.runtime.canonical import COMPUTED
+from proofgrad.core.tensor.runtime.canonical import computed
+from proofgrad.core.tensor.runtime.device import HOST
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.core.tensor.runtime.recording import recorder
 from proofgrad.core.tensor.runtime.tracing import TRACING
@@ -40,11 +42,14 @@ _GRADIENTS: Newest[tuple[Any, ...], list[_Gradient]] = Newest(
     MOST_GRAPHS, lambda key, _: len(key[1])
 )
 
+# A value that was computed, and the graph of it, to which its gradient goes.
+_COMPUTED = CustomGradient(lambda gradient, _: gradient, "a value in memory", TensorBase, HOST)
+
 
 class _Between:
     """The nodes between targets and the result, sources first; what else they read, the leaves; the form of all that."""
 
-    __slots__ = ("_form", "_numbers", "_views", "leaves", "nodes", "varying")
+    __slots__ = ("_form", "_numbers", "_views", "at_hand", "leaves", "nodes", "parts", "varying")
 
     def __init__(self) -> None:
         self._form: list[Any] = []
@@ -52,6 +57,8 @@ class _Between:
         self._views: set[UOp] = set()  # of leaves
         self.leaves: list[UOp] = []
         self.nodes: list[UOp] = []
+        self.parts: list[UOp] = []  # of targets: leaves whose gradients go on to those
+        self.at_hand: dict[UOp, UOp] = {}  # nodes that were computed, and leaves: their values
         self.varying: set[UOp] = set()  # what reads memory, or a target: the others are constants
 
     def add_leaf(self, leaf: UOp) -> None:
@@ -69,26 +76,30 @@ class _Between:
     def add(self, node: UOp) -> bool:
         """One whose sources are nodes or leaves. False: it is unlike all others.
 
-        So is one that was computed, whose value is at hand; what a user says the gradient of, which may depend on anything; a copy from
-        elsewhere; a part of memory, which is one kernel for all positions only as long as it is seen (positions.py).
+        So is what a user says the gradient of, which may depend on anything; a copy from elsewhere. A part of a target is a leaf, for it is
+        one kernel for all positions only as long as it is seen (positions.py).
         """
         shows_leaf = node.op in MOVEMENT and node.src[0] in self._views
-        is_alone = node.op is Ops.COPY or (node.op is Ops.SHRINK and shows_leaf)
-        if is_alone or not is_plain(node.shape):
+        if node.op is Ops.COPY or not is_plain(node.shape):
             return False
         if isinstance(node.arg, CustomGradient) and node.arg.is_of_user:
             return False
-        if COMPUTED.data and node in COMPUTED:  # type: ignore[attr-defined]
-            return False
+        if shows_leaf and node.op is Ops.SHRINK:
+            self.add_leaf(node)
+            self.parts.append(node)
+            return True
         if shows_leaf:
             self._views.add(node)
-        for source in node.src:
+        numbers, sources = self._numbers, node.src
+        value = computed(node)
+        if value is not node:
+            self.at_hand[node] = value
+            self.varying.add(value)
+            sources += (value,)
+        for source in sources:
             self.add_leaf(source)
-        numbers = self._numbers
         numbers[node] = len(self._form)
-        self._form.append(
-            (node.op, node.dtype, node.arg, *[numbers[source] for source in node.src])
-        )
+        self._form.append((node.op, node.dtype, node.arg, *[numbers[s] for s in sources]))
         self.nodes.append(node)
         return True
 
@@ -109,17 +120,30 @@ def known_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> 
     library = compiler().library
     rules = library.sets[library.cotangents]
     around = rules, settings.stored(ASKED), dtypes.default_float, GRADIENTS.are_off
-    key = around, between.form(seed, targets)
+    wanted = [*targets, *between.parts]
+    key = around, between.form(seed, wanted)
     known = _GRADIENTS.get(key)
     if known is None:
-        known = _GRADIENTS[key] = _derived(between, order[-1], seed, targets)
+        known = _GRADIENTS[key] = _derived(between, order[-1], seed, wanted)
     if not known:
         return node_gradients(order, seed, targets)
-    return {
-        target: _at(*gradient, between.leaves)
-        for target, gradient in zip(targets, known)
+    found = {
+        node: _at(*gradient, between.leaves)
+        for node, gradient in zip(wanted, known)
         if gradient is not None
     }
+    return _with_parts(found, between.parts, targets) if between.parts else found
+
+
+def _with_parts(
+    found: dict[UOp, UOp], parts: Sequence[UOp], targets: Sequence[UOp]
+) -> dict[UOp, UOp]:
+    """The gradients of targets, with what comes to them from their parts."""
+    own = {part: found.pop(part) for part in parts if part in found}
+    for target, gradient in gradients_from_parts(own, targets).items():
+        before = found.get(target)
+        found[target] = gradient if before is None else before + gradient
+    return found
 
 
 def _at(body: UOp, slots: tuple[int, ...], leaves: Sequence[UOp]) -> UOp:
@@ -159,7 +183,9 @@ def _derived(between: _Between, root: UOp, seed: UOp, targets: Sequence[UOp]) ->
     """
     done = {leaf: parameter(slot, leaf) for slot, leaf in enumerate(between.leaves)}
     for node in between.nodes:
-        done[node] = node.with_src(tuple([done.get(source, source) for source in node.src]))
+        graph = node.with_src(tuple([done.get(source, source) for source in node.src]))
+        value = done.get(between.at_hand.get(node, node))
+        done[node] = graph if value is None else UOp(DETACH, node.dtype, (value, graph), _COMPUTED)
     over = [done.get(target, target) for target in targets]
     found = node_gradients(done[root].toposort(), done.get(seed, seed), over)
     if any([node.op is BUFFER for node in toposort(tuple(found.values()))]):

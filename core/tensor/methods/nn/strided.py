@@ -16,6 +16,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.linalg.products import sum_of_products
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.nn.transposed import transposed_by_phases
 
 
@@ -43,6 +44,7 @@ def _mark(
     return CustomGradient(gradients, "a convolution with strides", kind, device)
 
 
+@made_once
 def transposed_with_gradient(
     x: Any, w: Any, groups: int, steps: Sequence[int], holes: Sequence[int]
 ) -> Any:
