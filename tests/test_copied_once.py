@@ -10,6 +10,7 @@ import pytest
 
 from proofgrad import Tensor, TinyJit
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
+from proofgrad.core.tensor.runtime.realize import compiler
 
 LARGE = np.arange(200 * 300, dtype=np.float32).reshape(200, 300)  # more than 1 << 16 bytes
 
@@ -34,6 +35,17 @@ def test_a_view_whose_data_nobody_else_holds_is_copied_once() -> None:
     assert _copies(x.sum(0)) == 1
     assert np.array_equal(x[0].numpy(), LARGE.reshape(300, 200)[0] / 2)
     assert _copies(x[5]) == 0
+
+
+def test_small_data_that_is_read_in_parts_is_copied_once_and_needs_one_kernel() -> None:
+    values = np.arange(35, dtype=np.float32).reshape(7, 5)
+    x, made = Tensor(values), compiler()
+    for k in range(7):
+        assert np.array_equal((x[k] * 2).numpy(), values[k] * 2)
+        assert _copies(x[k] * 2) == 0
+        if k == 1:
+            kernels, plans = made.kernels_compiled, len(made._plans)
+    assert (kernels, plans) == (made.kernels_compiled, len(made._plans))
 
 
 def test_a_known_run_whose_data_are_new_keeps_them() -> None:

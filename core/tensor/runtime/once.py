@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
+from proofgrad.core.ir.op_names import BUFFER, RESHAPE
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.canonical import computed
 
+COPY = Ops.COPY
 # Tensors whose values may not have been drawn yet, by the number of the object.
 _DRAWN: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _KEYS: WeakSet[UOp] = WeakSet()  # buffers of the host
@@ -33,6 +36,14 @@ def mark_key(buffer: UOp) -> None:
 def copy_once(copied: UOp) -> None:
     """A COPY of a buffer of the host gets memory in the first run that reads it, for as long as some graph names it."""
     _COPIED.add(copied)
+
+
+def copy_data_once(node: UOp) -> None:
+    """Data of the host of which a part is taken is copied once: others will be taken, and where in memory a part begins is no other kernel."""
+    while node.op is RESHAPE:
+        node = node.src[0]
+    if node.op is COPY and node.src[0].op is BUFFER and computed(node) is node:
+        copy_once(node)
 
 
 def not_drawn(is_memory: Callable[[UOp], bool]) -> list[tuple[Any, UOp]]:

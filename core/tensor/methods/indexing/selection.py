@@ -50,6 +50,7 @@ from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.first_rows import room_for
 from proofgrad.core.tensor.runtime.memory import host_buffer
+from proofgrad.core.tensor.runtime.once import copy_data_once
 from proofgrad.core.tensor.runtime.recording import at_least_now
 
 # So many elements of a mask are read by Python in less time than kernels are launched.
@@ -144,7 +145,9 @@ class Selection(Reduction):
         """A cut of each axis, some of them read in steps or from their end; then the axes that are kept."""
         node, result = self._uop, self
         if cut.shape is not None:  # of numbers, which were found to lie within
-            node = node if cut.cuts is None else UOp(SHRINK, node.dtype, (node,), cut.cuts)
+            if cut.cuts is not None:
+                copy_data_once(node)
+                node = UOp(SHRINK, node.dtype, (node,), cut.cuts)
             return self._with(reshape_node(node, cut.shape))
         node = node if cut.cuts is None else shrunk(node, cut.cuts)
         if cut.strides:

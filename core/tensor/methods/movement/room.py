@@ -13,6 +13,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, at_least, is_plain, names_variables, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import normal_size, split_amount
+from proofgrad.core.tensor.runtime.once import copy_data_once
 from proofgrad.core.tensor.runtime.recording import at_least_now
 
 Cut = tuple[Any, Any]
@@ -23,6 +24,7 @@ def shrunk(node: UOp, cuts: Sequence[Cut]) -> UOp:
     """The elements begin <= i < end of each axis of `node`. Raises: ShapeError."""
     if list(cuts) == [(0, size) for size in node.shape]:
         return node
+    copy_data_once(node)
     if is_plain(node.shape) and not names_variables(cuts):
         return UOp(SHRINK, node.dtype, (node,), tuple(cuts))
     found = [_around(size, *cut) for size, cut in zip(node.shape, cuts)]
