@@ -72,6 +72,23 @@ def test_results_in_lists_and_arguments_among_them(only_the_short_way: Any) -> N
     assert found["both"][0].tolist() == [4, 5] and found["both"][1] is y
 
 
+def test_arguments_in_dicts_by_name_and_beside_numbers(only_the_short_way: Any) -> None:
+    jitted = TinyJit(lambda d, times, more: (d["x"] + d["y"][0]) * times + more)
+    given = [line(k, k + 1) for k in range(4)]
+
+    def call(j: int, k: int) -> Any:
+        return jitted({"x": given[j], "y": (given[k],)}, 2, more=given[3])
+
+    for _ in range(5):
+        held = [call(0, 1)]
+        held.append(call(0, 1))
+    only_the_short_way()
+    for j, k in ((0, 1), (1, 0), (2, 1), (0, 2)):
+        assert call(j, k).tolist() == [2 * (j + k) + 3, 2 * (j + k + 2) + 4]
+    with pytest.raises(JitError):
+        jitted({"x": given[0], "y": (given[1],)}, 3, more=given[3])
+
+
 def test_an_argument_that_nothing_is_computed_from(only_the_short_way: Any) -> None:
     f = warm(lambda x, unused: x + 1, line(1, 2), line(0))
     only_the_short_way()

@@ -33,6 +33,7 @@ from proofgrad.core.tensor.jit.nested import (
     collect,
     difference,
     filled,
+    kinds,
     leaves,
     pattern,
     template,
@@ -128,7 +129,7 @@ class TinyJit(Generic[Result]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
         recorded = self.captured
-        if recorded is not None and recorded.same_call is not None and not kwargs:
+        if recorded is not None and recorded.same_call is not None and self._is_flat and not kwargs:
             found = alone_with(recorded.lock, recorded.same_call, args)
             if found is not None:
                 return found  # type: ignore[no-any-return]
@@ -167,8 +168,8 @@ class TinyJit(Generic[Result]):
             found.result = template(result, recording.hole)
             self._expected = expected
             self._is_flat = not kwargs and all([isinstance(one, Tensor) for one in args])
-            if self._is_flat and found.only_launch is not None:
-                found.same_call = SameCall(found, expected[0]).run
+            if found.only_launch is not None:
+                found.same_call = SameCall(found, kinds(expected)).run
             self._kept = [found, *self._kept[: KEPT - 1]]
             self.captured = found
             if settings.debug_level() >= 1:
@@ -180,6 +181,10 @@ class TinyJit(Generic[Result]):
             if self._is_flat and not kwargs and recorded.knows(args):
                 return filled(recorded.result, recorded.run(args, {}), args)  # type: ignore[no-any-return]
             arguments, values = self._collected(args, kwargs)
+            if recorded.same_call is not None and not self._is_flat and not values:
+                found = alone_with(recorded.lock, recorded.same_call, arguments)
+                if found is not None:
+                    return found  # type: ignore[no-any-return]
             if not recorded.fits(arguments, values):
                 fitting = [one for one in self._kept if one.fits(arguments, values)]
                 if not fitting:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import JitError
@@ -98,7 +99,13 @@ class PlainSize:
 
     def fits(self, value: Any, values: dict[str, int]) -> bool:
         """Whether `value` is the same sum of variables; their values go into `values`."""
-        if not isinstance(value, UOp) or not sizes().is_size_or_number(value):
+        if not isinstance(value, UOp):
+            return False
+        if value.op is Ops.BIND and value.src[0] is self.size:  # most often it is one variable
+            number = value.src[1].arg
+            if values.setdefault(self.size.arg[0], number) == number:
+                return True
+        if not sizes().is_size_or_number(value):
             return False
         return bool(sizes().unbound(value, values) == self.size)
 
@@ -117,6 +124,11 @@ def pattern(value: Any) -> Any:
     if isinstance(value, UOp) and sizes().is_size(value) and has_values(value):
         return PlainSize(sizes().unbound(value, {}))
     return Plain(value)
+
+
+def kinds(like: Any) -> list[TensorKind]:
+    """Those of a pattern, in the order in which `collect` finds its Tensors."""
+    return [part for _, part in _parts(like) if type(part) is TensorKind]
 
 
 def collect(value: Any, like: Any, tensors: list[Tensor], values: dict[str, int]) -> bool:
