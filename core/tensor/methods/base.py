@@ -79,7 +79,7 @@ def _links_of_view(view: UOp, whole: TensorBase) -> tuple[Link, ...] | None:
             return None
         below = node.src[0]
         arg = (node.dtype, below.dtype) if node.op is BITCAST else node.arg
-        links.append(Link(ref(whole) if below is last else _NOBODY, node.op, arg, below.shape))
+        links.append(Link(ref(whole) if below is last else NOBODY, node.op, arg, below.shape))
         node = below
     found = tuple(links) if links else (Link(ref(whole), DETACH, None, view.shape),)
     return found if whole._base is None else found + whole._base
@@ -323,7 +323,7 @@ def alive(table: WeakValueDictionary[int, TensorBase]) -> list[Any]:
     return [tensor for tensor in found if tensor is not None]
 
 
-_NOBODY: ref[TensorBase] = ref(object.__new__(TensorBase))  # gone already
+NOBODY: ref[TensorBase] = ref(object.__new__(TensorBase))  # gone already
 
 
 def is_of_parameter(node: UOp) -> bool:

@@ -29,6 +29,7 @@ from proofgrad.core.tensor.data.variables import has_values
 from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.base import (
     GRADIENTS,
+    NOBODY,
     Link,
     TensorBase,
     alive_links,
@@ -50,6 +51,8 @@ from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.memory import is_view, under_its_own_name
 from proofgrad.core.tensor.runtime.recording import before_write, recorder
+
+_Step = tuple[Ops, Any, Shape]  # of a view: the fields of a Link, but for the Tensor
 
 
 class Assignment(Selection):
@@ -116,9 +119,10 @@ class Assignment(Selection):
             return
         last = Assignment._last_write
         is_written = last is not None and last[0]() is value  # perhaps what `x[i] += v` has done
-        cut = None if is_written or self._base is not None else self._cut_of_numbers(index)
+        cut = None if self._base is not None else self._cut_of_numbers(index)
         if cut is not None and cut.cuts is not None and cut.shape is not None:
-            self._write_cut(cut.cuts, self._value_like(value, cut.shape))
+            if not is_written or not value._has_written_to(self, cut.cuts, cut.shape):
+                self._write_cut(cut.cuts, self._value_like(value, cut.shape))
             return
         target, pending = self._view_and_positions(index)
         if pending:
@@ -257,6 +261,16 @@ class Assignment(Selection):
             and its[-1].tensor()._uop is node()
             and [link[1:] for link in mine] == [link[1:] for link in its]
         )
+
+    def _has_written_to(self, owner: Any, cuts: tuple[Any, ...], shape: Shape) -> bool:
+        """As `_was_just_written_to`, of the view that these cuts of a Tensor show in this shape."""
+        view, whole, node = Assignment._last_write or (None, None, None)
+        if view is None or view() is not self or whole() is not owner or node() is not owner._uop:
+            return False
+        part = tuple([end - begin for begin, end in cuts])
+        steps = [(Ops.RESHAPE, shape, part)] if shape != part else []
+        links = [link[1:] for link in self._alive_links()]
+        return links == [*steps, (Ops.SHRINK, cuts, owner.shape)]
 
     def _refresh(self) -> None:
         """A view again of what the Tensor below it is now."""
@@ -438,8 +452,9 @@ def written(base: UOp, links: Sequence[Link], value: UOp) -> UOp:
     whole = _placed(links, value)
     if not any(link.op is Ops.SHRINK for link in links):
         return whole
-    inside = _placed(links, constant_node(True, dtypes.bool, value.shape))
-    return inside.alu(Ops.WHERE, whole, base)
+    return _inside_of_view(tuple([link[1:] for link in links]), value.shape).alu(
+        Ops.WHERE, whole, base
+    )
 
 
 def _among_zeros(value: UOp, shape: Shape, cuts: tuple[tuple[int, int], ...]) -> UOp:
@@ -453,6 +468,13 @@ def _among_zeros(value: UOp, shape: Shape, cuts: tuple[tuple[int, int], ...]) ->
 def _inside(shape: Shape, cuts: tuple[tuple[int, int], ...], seen: Shape) -> UOp:
     """Which elements of an array are among those that these cuts show in the shape `seen`."""
     return _among_zeros(constant_node(True, dtypes.bool, seen), shape, cuts)
+
+
+@functools.lru_cache(maxsize=1024)
+def _inside_of_view(steps: tuple[_Step, ...], seen: Shape) -> UOp:
+    """Which elements of an array are among those that these steps show in the shape `seen`."""
+    links = [Link(NOBODY, *step) for step in steps]
+    return _placed(links, constant_node(True, dtypes.bool, seen))
 
 
 def _placed(links: Sequence[Link], value: UOp) -> UOp:
