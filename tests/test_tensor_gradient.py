@@ -527,3 +527,40 @@ def test_a_realised_value_keeps_its_way_to_what_a_parameter_is_now(
             write(w)
         y = (w * 3).realize()
         assert [g.tolist() for g in (y * 2).sum().gradient(w)] == [[6.0, 6.0]]
+
+
+ASSIGNED: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "a value": lambda b, p: b.assign(p * 2),
+    "itself": lambda b, p: b.assign(p),
+    "a part": lambda b, p: b[:1].assign(p[1:] * 2),
+}
+
+
+@pytest.mark.parametrize("name", ASSIGNED)
+@pytest.mark.parametrize("is_data", [True, False])
+def test_gradient_of_what_was_assigned_is_no_silent_part(name: str, is_data: bool) -> None:
+    """torch and tinygrad would derive through it; here it is said, until the value is realised and so is data."""
+    p = Tensor([2.0, 3.0], requires_grad=True)
+    b = Tensor([1.0, 1.0]) if is_data else Tensor([1.0, 1.0]).realize() * 1
+    ASSIGNED[name](b, p)
+    loss = (b * p).sum()
+    with pytest.raises(errors.GradientError, match="assigned"):
+        loss.gradient(p)
+    loss.backward()
+    with pytest.raises(errors.GradientError, match="assigned"):
+        _ = p.grad
+    p.grad = None
+    b.realize()
+    assert (b * p).sum().gradient(p)[0].tolist() == b.tolist()
+
+
+@pytest.mark.parametrize("way", ["detached", "no_grad", "refused"])
+def test_what_is_assigned_without_a_way_is_data(way: str) -> None:
+    p, b = Tensor([2.0, 3.0], requires_grad=True), Tensor([1.0, 1.0])
+    if way == "no_grad":
+        with Tensor.no_grad():
+            b.assign(p * 2)
+    else:
+        b.requires_grad_(False if way == "refused" else None)
+        b.assign((p.detach() if way == "detached" else p) * 2)
+    assert (b * p).sum().gradient(p)[0].tolist() == [4.0, 6.0]

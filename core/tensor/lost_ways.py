@@ -1,4 +1,5 @@
-"""Values whose derivation nobody has, though they were made of Tensors that gradients are asked of: results of recorded functions.
+"""Values whose derivation nobody has, though they were made of Tensors that gradients are asked of: results of recorded functions, and
+what was assigned.
 
 Owns: of which Tensors each was made, the search for such values below another. Does not own: derivatives (autograd.py), what becomes of
 a way that is lost (tensor.py).
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-from proofgrad.core.ir.op_names import BUFFER
+from proofgrad.core.ir.op_names import BUFFER, DETACH
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.autograd import passed_to
-from proofgrad.core.tensor.methods.base import TensorBase, alive
+from proofgrad.core.tensor.autograd import leads_to, passed_to
+from proofgrad.core.tensor.methods.base import TensorBase, alive, is_of_parameter
+from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.memory import buffer_below, is_view
 
 Origins = frozenset[ref[Any]]  # Tensors to which a gradient would pass
@@ -30,7 +32,7 @@ class MadeOf:
     given: Sequence[ref[Any]] = ()
 
 
-LOST: WeakKeyDictionary[UOp, MadeOf] = WeakKeyDictionary()  # by BUFFER
+LOST: WeakKeyDictionary[UOp, MadeOf] = WeakKeyDictionary()  # by BUFFER, or the end of a gradient
 
 
 def note_origins(value: UOp, known: Origins, given: Sequence[ref[Any]] = ()) -> None:
@@ -42,16 +44,25 @@ def note_origins(value: UOp, known: Origins, given: Sequence[ref[Any]] = ()) -> 
         LOST.pop(buffer, None)
 
 
-def origins_below(root: UOp, leaves: Set[UOp | None] = frozenset()) -> Origins:
-    """The Tensors to which the way of a gradient from `root` is lost. It ends at `leaves`."""
+def origins_below(root: UOp, leaves: Set[UOp | None] = frozenset(), ends: bool = False) -> Origins:
+    """The Tensors to which the way of a gradient from `root` is lost. It ends at `leaves`; `ends`: and at what was assigned, before it is data."""
     found = _NONE
     for node in floats_reached(root) if LOST.data else ():  # type: ignore[attr-defined]
-        if node.op is BUFFER and node not in leaves:
+        if (node.op is BUFFER or (ends and node.op is DETACH)) and node not in leaves:
             more = LOST.get(node)
             if more is not None:
                 there = [one() for one in more.given]  # held while references to them are hashed
                 found = found.union(more.known, [ref(one) for one in there if one is not None])
     return found
+
+
+def note_end(end: UOp, given: UOp) -> None:
+    """A gradient ends at `end`, which is `given` of no derivation: of which Tensors with requires_grad=True that was made."""
+    if not leads_to(given, TensorBase._named, is_of_parameter):
+        return
+    reached = {computed(node) for node in floats_reached(given)}
+    found = [p for p in alive(TensorBase._parameters) if computed(p._uop) in reached]
+    LOST[end] = MadeOf(frozenset(map(ref, found)))
 
 
 def origins_of_argument(one: TensorBase, known: Origins) -> list[ref[Any]]:

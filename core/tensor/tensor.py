@@ -31,6 +31,7 @@ from proofgrad.core.tensor.known_gradients import known_gradients
 from proofgrad.core.tensor.lost_ways import (
     LOST,
     Origins,
+    note_end,
     note_origins,
     origins_below,
     origins_of_result,
@@ -65,7 +66,7 @@ from proofgrad.core.tensor.runtime.device import is_on_disk
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.memory import buffer_below
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute
-from proofgrad.core.tensor.runtime.recording import before_accumulate
+from proofgrad.core.tensor.runtime.recording import before_accumulate, recorder
 from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
 from proofgrad.core.tensor.runtime.tracing import TRACING
 from proofgrad.core.within import Block, block
@@ -175,6 +176,12 @@ class Tensor(
             return False
         return leads_to(self._uop, TensorBase._named, is_of_parameter)
 
+    def _note_end(self, end: UOp, given: UOp) -> None:
+        """This Tensor became `end`, which has not the way of a gradient that `given` has."""
+        is_any = TensorBase._parameters.data  # type: ignore[attr-defined]
+        if is_any and self._requires_grad is None and recorder() is None:
+            note_end(end, given)
+
     def contiguous_backward(self) -> Self:
         """The same values; the gradient that comes back through here gets a buffer of its own."""
         same: Self = _WITH_CONTIGUOUS_GRADIENT(self)
@@ -257,9 +264,9 @@ class Tensor(
         partial = [target for target in targets if id(target) in lost]
         if partial:
             raise GradientError(
-                f"the gradient to {describe(partial[0])} would be a part of it: this value is also made of the result of a"
-                " function that TinyJit recorded, which was made of that Tensor and keeps no way to it. Take the gradient"
-                " within the function, or detach() what it gives; materialize_grads=True gives the part"
+                f"the gradient to {describe(partial[0])} would be a part of it: this value is also made of one that was made of that"
+                " Tensor and keeps no way to it, the result of a function that TinyJit recorded, or what was assigned and not realised. Take the gradient"
+                " within the function, write b = v for b.assign(v), or detach() the value; materialize_grads=True gives the part"
             )
         return self._gradients(order, targets, nodes, gradient)
 
@@ -317,9 +324,9 @@ class Tensor(
             part, *rest = self._awaited
             if isinstance(part, LostWay):
                 raise GradientError(
-                    f"the gradient of {describe(self)} is not known: `backward` came to the result of a function that TinyJit"
-                    " recorded, which was made of this Tensor and keeps no way to it. Call backward within the function, or"
-                    " detach() what it gives; zero_grad() forgets it"
+                    f"the gradient of {describe(self)} is not known: `backward` came to a value that was made of this Tensor and keeps no"
+                    " way to it, the result of a function that TinyJit recorded, or what was assigned and not realised. Call backward within the function,"
+                    " write b = v for b.assign(v), or detach() the value; zero_grad() forgets it"
                 )
             self._awaited = tuple(rest)
             more = self._derived(part)
@@ -485,7 +492,7 @@ def _lost(root: UOp) -> list[Tensor]:
     if not LOST.data:  # type: ignore[attr-defined]
         return []
     leaves = {buffer_below(leaf._uop) for leaf in alive(TensorBase._leaves)}
-    found = [origin() for origin in origins_below(root, leaves)]
+    found = [origin() for origin in origins_below(root, leaves, ends=True)]
     return [one for one in found if one is not None]
 
 

@@ -69,6 +69,8 @@ class Assignment(Selection):
     def assign(self, x: Any) -> Self:
         """This Tensor becomes `x`, which passes no gradient. Those built before keep the old.
 
+        Until it is realised, who asks for the gradient of a Tensor with requires_grad=True of which `x` was made is told that a part is
+        missing, unless `x` is detached or this Tensor says requires_grad itself.
         On disk `x`, of any device, is written to the file now.
         A view writes into the Tensor that it is a view of: `x[:, 0].assign(0)` changes `x`.
         `x` is broadcast to this shape, and cast where nothing is lost: ints to floats. Raises: ShapeError, DtypeError, DeviceError
@@ -79,7 +81,11 @@ class Assignment(Selection):
             write_view(self._uop, self._bytes_like(x))
             return self
         new = self._value_like(x, self.shape)
-        self._write(new if new is self._uop else without_a_way_back(new))
+        node = new if new is self._uop else without_a_way_back(new)
+        self._write(node)
+        tensor: Any = self
+        if node.op is Ops.DETACH and node is not new and not GRADIENTS.are_off:
+            tensor._note_end(node, new)
         return self
 
     def replace(self, x: Any) -> Self:
