@@ -270,8 +270,11 @@ class Assignment(Selection):
 
     def _has_written_to(self, owner: Any, cuts: tuple[Any, ...], shape: Shape) -> bool:
         """As `_was_just_written_to`, of the view that these cuts of a Tensor show in this shape."""
-        view, whole, node = Assignment._last_write or (None, None, None)
-        if view is None or view() is not self or whole() is not owner or node() is not owner._uop:
+        if Assignment._last_write is None:
+            return False
+        view, whole, node = Assignment._last_write
+        is_last = view() is self and whole() is owner
+        if not is_last or node() is not owner._uop:
             return False
         part = tuple([end - begin for begin, end in cuts])
         steps = [(Ops.RESHAPE, shape, part)] if shape != part else []
