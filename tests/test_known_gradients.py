@@ -191,6 +191,14 @@ def test_gradients_of_a_target_a_part_of_it_and_what_is_made_of_it(derived: list
             assert np.allclose(one.numpy(), expected.numpy(), rtol=1e-6)
 
 
+def test_gradient_of_what_was_realised_between_two_uses_has_both() -> None:
+    for asks in (True, None):
+        p = Tensor([1.0, 2.0], requires_grad=asks)
+        first = p * p
+        p.realize()
+        assert (first * p).sum().gradient(p)[0].tolist() == [3.0, 12.0]
+
+
 def test_a_gradient_holds_what_it_reads_alone() -> None:
     for _ in range(2):
         a, b, c = data(4, seed=1), data(4, seed=2), data(4, seed=3)

@@ -14,7 +14,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.autograd import nodes_reached
 from proofgrad.core.tensor.methods.base import TensorBase, alive, owns_value
 from proofgrad.core.tensor.methods.live import live_tensors
-from proofgrad.core.tensor.runtime.canonical import computed
+from proofgrad.core.tensor.runtime.canonical import COMPUTED, computed
 
 _T = TypeVar("_T", bound=TensorBase)
 
@@ -28,6 +28,15 @@ def positions_of(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
     return [
         target if target in present else now.get(computed(target), target) for target in targets
     ]
+
+
+def other_names(order: Sequence[UOp], targets: Sequence[UOp]) -> list[tuple[UOp, UOp]]:
+    """Targets of a graph, and other nodes of it that were computed to them: what was made before a Tensor was realised names it so."""
+    if not len(COMPUTED):
+        return []
+    wanted = set(targets)
+    found = [(COMPUTED[node], node) for node in order if node in COMPUTED]
+    return [(value, node) for value, node in found if value in wanted and node not in wanted]
 
 
 def unreached(order: Sequence[UOp], targets: Sequence[_T], nodes: Sequence[UOp]) -> list[_T]:

@@ -24,6 +24,7 @@ from proofgrad.core.tensor.gradient_targets import (
     has_data,
     leaf_tensors,
     may_take_gradient,
+    other_names,
     positions_of,
     unreached,
 )
@@ -277,7 +278,7 @@ class Tensor(
         nodes: Sequence[UOp],
         gradient: Tensor | None,
     ) -> list[Tensor]:
-        found = known_gradients(order, self._seed_node(gradient), nodes)
+        found = _gradients_of(order, self._seed_node(gradient), nodes)
         return [
             target._with(found[node]) if node in found else target.zeros_like()
             for target, node in zip(targets, nodes, strict=True)
@@ -345,7 +346,7 @@ class Tensor(
             return None
         order = part.root.toposort()
         (position,) = positions_of(order, [part.node])
-        found = known_gradients(order, part.seed, [position])
+        found = _gradients_of(order, part.seed, [position])
         return self._with(found[position])._value() if position in found else self.zeros_like()
 
     def backward(self, gradient: Tensor | None = None) -> Self:
@@ -424,6 +425,16 @@ class Tensor(
     def inference_mode(cls, mode: Flag = True) -> Block:
         """The same as `no_grad`, by another name; with `mode` False gradients are on again."""
         return _gradients_off(mode)
+
+
+def _gradients_of(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> dict[UOp, UOp]:
+    """The gradient of each target, by all names that it has in a graph."""
+    others = other_names(order, targets)
+    found = known_gradients(order, seed, [*targets, *[node for _, node in others]])
+    for target, node in others:
+        if node in found:
+            found[target] = found[target] + found[node] if target in found else found[node]
+    return found
 
 
 _WITH_CONTIGUOUS_GRADIENT = custom_vjp(
