@@ -298,6 +298,8 @@ SETTING = text("s") + struct.pack("<I", 9)
         (ONE.replace(struct.pack("<Q", 2), struct.pack("<Q", 1 << 61)), "ends before"),
         (file_of({"general.alignment": (4, struct.pack("<I", 0))}, {}), "no power of two"),
         (file_of({"general.alignment": (8, text("x"))}, {}), "no power of two"),
+        (file_of({"general.alignment": (7, b"\1")}, {}), "no power of two"),
+        (header(0, 2, 2 * (text("s" * 9999) + struct.pack("<IB", 0, 1))), r"^.{0,400}$"),
         (file_of({}, {"w": ((2, 16), 2, bytes(18))}), "16 elements of Q4_0"),
         (file_of({}, {"w": ((33,), 2, bytes(40))}), "33 elements of Q4_0"),
     ],

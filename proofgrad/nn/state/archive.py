@@ -104,7 +104,7 @@ def _part_of(data: memoryview, member: tarfile.TarInfo) -> memoryview:
     """The bytes of a file in an archive that is not compressed. Raises: FormatError if it ends before."""
     end = member.offset_data + member.size
     if member.size < 0 or end > len(data):
-        raise FormatError(f"a tar archive ends within its file {member.name!r}")
+        raise FormatError(f"a tar archive ends within its file {shown(member.name)}")
     return data[member.offset_data : end]
 
 
@@ -130,7 +130,7 @@ def zip_members(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, memoryv
             for entry, is_stored in zip(entries, stored, strict=True):
                 check_name(entry.filename)
                 if entry.filename in found:
-                    raise FormatError(f"{name_of(fn)} has two files {entry.filename!r}")
+                    raise FormatError(f"{name_of(fn)} has two files {shown(entry.filename)}")
                 found[entry.filename] = (
                     _stored(data, entry) if is_stored else memoryview(archive.read(entry))
                 )
@@ -148,7 +148,7 @@ def check_name(name: str) -> None:
     windows = PureWindowsPath(name)
     outside = windows.drive or windows.root or ".." in PurePosixPath(name.replace("\\", "/")).parts
     if outside or "\0" in name or not name:
-        raise FormatError(f"an archive has a file {name!r}, a name that leaves the archive")
+        raise FormatError(f"an archive has a file {shown(name)}, a name that leaves the archive")
 
 
 def _stored(data: memoryview, entry: zipfile.ZipInfo) -> memoryview:
@@ -158,9 +158,9 @@ def _stored(data: memoryview, entry: zipfile.ZipInfo) -> memoryview:
     begin = start + _LOCAL_HEADER.size + name_size + extra_size
     end = begin + entry.file_size
     if mark != b"PK\3\4" or entry.compress_size != entry.file_size or end > len(data):
-        raise FormatError(f"a zip archive says wrongly where {entry.filename!r} is")
+        raise FormatError(f"a zip archive says wrongly where {shown(entry.filename)} is")
     if entry.flag_bits & 1:
-        raise FormatError(f"the file {entry.filename!r} of a zip archive is encrypted")
+        raise FormatError(f"the file {shown(entry.filename)} of a zip archive is encrypted")
     return data[begin:end]
 
 

@@ -67,7 +67,7 @@ def gguf_load(fn: Source) -> tuple[dict[str, Any], dict[str, Tensor]]:
     for part in _other_parts(fn, count):
         for name, tensor in _load_one(part)[1].items():
             if name in found:
-                raise FormatError(f"{part} has the Tensor {name!r}, which another part has")
+                raise FormatError(f"{part} has the Tensor {shown(name)}, which another part has")
             found[name] = tensor
     return settings, found
 
@@ -81,7 +81,7 @@ def _load_one(fn: Source) -> tuple[dict[str, Any], dict[str, Tensor]]:
     tensors: dict[str, Tensor] = {}
     for entry in entries:
         if entry.name in tensors:
-            raise FormatError(f"{reader.file} names the Tensor {entry.name!r} twice")
+            raise FormatError(f"{reader.file} names the Tensor {shown(entry.name)} twice")
         tensors[entry.name] = _tensor(fn, reader, start, entry)
     return settings, tensors
 
@@ -95,11 +95,11 @@ def _tensor(fn: Source, reader: _Reader, start: int, entry: _Entry) -> Tensor:
         )  # rows are of whole blocks
     except ValueError as error:
         kind = DtypeError if isinstance(error, DtypeError) else FormatError
-        raise kind(f"the Tensor {entry.name!r} of {reader.file}: {error}") from None
+        raise kind(f"the Tensor {shown(entry.name)} of {reader.file}: {error}") from None
     begin = start + entry.offset
     if begin + nbytes > len(reader.data):
         raise FormatError(
-            f"{reader.file} ends before its Tensor {entry.name!r}, {nbytes} bytes from {begin} on"
+            f"{reader.file} ends before its Tensor {shown(entry.name)}, {nbytes} bytes from {begin} on"
         )
     part = reader.data[begin : begin + nbytes]
     raw = fn[begin : begin + nbytes] if isinstance(fn, Tensor) else _mapped(part)
@@ -172,7 +172,7 @@ def _header(reader: _Reader) -> tuple[dict[str, Any], list[_Entry]]:
     for _ in range(count):
         name, kind = reader.text(), reader.number("I")
         if name in settings:
-            raise FormatError(f"{reader.file} has the setting {name!r} twice")
+            raise FormatError(f"{reader.file} has the setting {shown(name)} twice")
         settings[name] = reader.value(kind)
     reader.leaves_room(tensors, 24)
     return settings, [_entry(reader) for _ in range(tensors)]
@@ -183,7 +183,7 @@ def _entry(reader: _Reader) -> _Entry:
     name, axes = reader.text(), reader.number("I")
     if axes > _MOST_AXES:
         raise FormatError(
-            f"{reader.file} has a Tensor {name!r} of {axes} axes; {_MOST_AXES} are most"
+            f"{reader.file} has a Tensor {shown(name)} of {axes} axes; {_MOST_AXES} are most"
         )
     shape = tuple(reversed(reader.numbers("Q", axes)))
     return _Entry(name, shape, reader.number("I"), reader.number("Q"))
@@ -192,7 +192,7 @@ def _entry(reader: _Reader) -> _Entry:
 def _data_start(reader: _Reader, settings: dict[str, Any]) -> int:
     """Where the Tensors start: at the next multiple of the alignment."""
     alignment = settings.get("general.alignment", 32)
-    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+    if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
         raise FormatError(
             f"{reader.file} has general.alignment {shown(alignment)}: no power of two"
         )

@@ -41,6 +41,8 @@ def npz_load(
             raise FormatError(f"{fn} unpacks to {size:,} bytes; the limit is {limit_bytes:,}")
         with numpy.load(fn, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
+        if len(found) != len(arrays.files):
+            raise FormatError(f"{fn} has two arrays of one name")
         other = [name for name, array in found.items() if not isinstance(array, numpy.ndarray)]
         if other:
             raise FormatError(f"{fn} has members that are no arrays: {shown(other)}")

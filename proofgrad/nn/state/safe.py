@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -24,6 +25,7 @@ from proofgrad.nn.state.files import (
     named_file,
     raw_bytes,
     replacing,
+    shown,
     tensor_of,
 )
 
@@ -154,16 +156,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object. Raises: FormatError for one that has a key twice, which JSON lets pass."""
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise FormatError(f"the header of a safetensors file names {twice} twice")
+        counts = Counter([name for name, _ in pairs])
+        twice = sorted([name for name, count in counts.items() if count > 1])
+        raise FormatError(f"the header of a safetensors file names {shown(twice)} twice")
     return result
 
 
 def _dtype(name: str, code: str) -> DType:
     found = safe_dtypes.get(code)
     if found is None:
-        raise DtypeError(f"the Tensor {name!r} has the type {code}, which proofgrad lacks")
+        raise DtypeError(f"the Tensor {shown(name)} has the type {code}, which proofgrad lacks")
     return found
 
 
