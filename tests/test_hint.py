@@ -88,8 +88,16 @@ def test_what_the_engine_does_otherwise_is_no_hint(
     assert found is not None and found.text == other
 
 
-def test_another_domain_is_a_hint() -> None:
-    assert hint(verdict("rule a: truncdiv(x, c) => x // c", "int")) == FOUND + "over unsigned"
+@pytest.mark.parametrize(
+    ("line", "domain", "other"),
+    [
+        ("rule a: truncdiv(x, c) => x // c", "int", "unsigned"),
+        ("rule a: x + 0.0 => x", "float", "nsz, for FASTMATH=nsz"),
+        ("rule a: x * y + z => fma(x, y, z)", "float", "real, for FASTMATH=real"),
+    ],
+)
+def test_another_domain_is_a_hint(line: str, domain: str, other: str) -> None:
+    assert hint(verdict(line, domain)) == f"{FOUND}over {other}"
 
 
 def test_no_condition_makes_it_right() -> None:

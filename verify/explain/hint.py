@@ -18,6 +18,7 @@ from itertools import combinations, permutations
 from multiprocessing.connection import Connection
 
 from proofgrad.core.rewrite.rule import (
+    LOOSE_CLASSES,
     Apply,
     Calc,
     Const,
@@ -50,7 +51,8 @@ from proofgrad.verify.sample.rules import (
 
 SECONDS = 15.0
 MOST_CHOICES = 1_500
-OTHER_DOMAINS = ("index", "unsigned", "signed")
+# The looser the later. Those of floats hold where FASTMATH asks for them.
+OTHER_DOMAINS = {"int": ("index", "unsigned", "signed"), "float": ("nsz", "finite", "real")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +247,11 @@ def _conditions(case: Case) -> Iterator[Repair]:
 
 
 def _domains(rule: Rule) -> Iterator[Repair]:
-    if "int" in rule.domains:
-        for domain in OTHER_DOMAINS:
+    for stated, others in OTHER_DOMAINS.items():
+        for domain in others if stated in rule.domains else ():
             if domain not in rule.domains:
-                yield Repair(f"over {domain}", domain=domain)
+                with_what = f", for FASTMATH={domain}" if domain in LOOSE_CLASSES else ""
+                yield Repair(f"over {domain}{with_what}", domain=domain)
 
 
 def _both(a: Repair, b: Repair) -> Repair:
