@@ -216,7 +216,7 @@ def test_a_folder_that_cannot_be_written_is_said_after_the_verdicts(
     assert main(["-j", "1"]) == 1
     shown = capsys.readouterr()
     assert "small.add_zero is refuted" in shown.out
-    assert "nothing was written: [Errno 30] Read-only file system" in shown.err
+    assert "not everything was written: [Errno 30] Read-only file system" in shown.err
 
 
 def test_an_interrupted_write_leaves_the_old_ledger(

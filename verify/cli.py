@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"proofs need the package {error.name}: {needed}", file=sys.stderr)
         return 1
     except OSError as error:  # of files that are read the commands tell themselves
-        print(f"nothing was written: {error}; --no-write says the same", file=sys.stderr)
+        print(f"not everything was written: {error}; a file is whole, old or new", file=sys.stderr)
         return 1
     except WorkerDied as error:
         print(f"{error}; ledgers are as they were", file=sys.stderr)
