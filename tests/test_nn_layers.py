@@ -50,6 +50,7 @@ CASES: dict[str, Case] = {
         (2, 2, 4, 7),
     ),
     "BatchNorm": (lambda: nn.BatchNorm(3), lambda t: t.BatchNorm1d(3), (6, 3)),
+    "BatchNorm of no samples": (lambda: nn.BatchNorm(3), lambda t: t.BatchNorm2d(3), (0, 3, 4, 2)),
     "BatchNorm2d": (
         lambda: nn.BatchNorm2d(3, eps=1e-3, momentum=0.3),
         lambda t: t.BatchNorm2d(3, eps=1e-3, momentum=0.3),

@@ -66,22 +66,26 @@ class BatchNorm(Shown):
         return _scaled(x, mean, variance, self.weight, self.bias, self.eps, kind)
 
     def _remember(self, mean: Tensor, variance: Tensor, count: Any) -> None:
-        """`count`: of the elements of a channel, an int or made of variables."""
+        """`count`: of the elements of a channel, an int or made of variables. Of none nothing is learnt."""
+        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
         if isinstance(count, int):
+            if not count:
+                return
             unbiased = variance * (count / max(1, count - 1))
         else:
             unbiased = variance * Tensor(count) / Tensor(count - 1).maximum(1)
         for kept, new in ((self.running_mean, mean), (self.running_var, unbiased)):
             seen = new.detach().cast(kept.dtype) * self.momentum
             kept.assign(kept * (1 - self.momentum) + seen)
-        self.num_batches_tracked.assign(self.num_batches_tracked + 1)
 
 
 @made_once
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each channel."""
+    """Mean and variance of each channel; of no samples 0 and 1."""
     x = widened(x)
     axes = tuple([axis for axis in range(x.ndim) if axis != 1])
+    if 0 in x.shape:
+        return (nothing := x.sum(axes)), nothing + 1
     mean = x.mean(axes)
     line = (1, -1) + (1,) * (x.ndim - 2)
     return mean, (x - mean.reshape(line)).square().mean(axes)
