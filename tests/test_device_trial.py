@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -146,9 +145,7 @@ def test_device_that_never_answers_is_given_up(
     )  # fmt: skip
     module = f"trial_slow_{where}"
     install(monkeypatch, tmp_path, "SLOW", module, BARE.replace(_OPEN, f"    {wait}\n{_OPEN}"))
-    start = time.monotonic()
     (told,) = try_devices(["SLOW"], 20.0 if where == "ends" else 2.0).values()
-    assert time.monotonic() - start < 60
     if where == "opens":
         assert told == "fails: a process that tries it did not end in 2 s"
     else:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -82,7 +81,7 @@ def test_interrupting_all_processes_of_a_run_ends_it_quietly(
         "import os, sys, time; from proofgrad.verify.prove import rules as prove, workers;"
         "from proofgrad.verify.cli import main; begin = workers._begin;"
         f"workers._begin = lambda parent: ({at_start}, begin(parent));"
-        f"prove.decide = lambda *_: ({at_work}, time.sleep(60));"
+        f"prove.decide = lambda *_: ({at_work}, time.sleep(600));"
         f"sys.exit(main([{str(file)!r}, '-j', '2']))"
     )
     with subprocess.Popen(
@@ -93,10 +92,8 @@ def test_interrupting_all_processes_of_a_run_ends_it_quietly(
     ) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline() == b"go\n"
-        start = time.perf_counter()
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does
-        assert running.wait() == 130
-        assert time.perf_counter() - start < 10  # the work would take a minute
+        assert running.wait(timeout=120) == 130  # the work would take ten minutes
         told = running.stderr.read().decode()
         with pytest.raises(ProcessLookupError):
             os.killpg(running.pid, 0)  # nobody is left
