@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from linear_kernels import fibonacci_kernel, negates_in_threads, pack, row_sum_kernel, run, unpack
+from planted.gpu_faults import emulated
 
-from proofgrad import Device, Tensor, TinyJit, dtypes
+from proofgrad import Device, Tensor, TinyJit, Variable, dtypes
 from proofgrad.backends.ptx import runtime
 from proofgrad.backends.ptx.driver import RETIRED_MODULES, Driver
 from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
@@ -604,3 +605,15 @@ def test_memory_of_another_library_is_read_in_place_and_held(machine: PTXBackend
     data = bytearray(16)
     machine.copyout(memoryview(data), out)
     assert unpack(bytes(data), dtypes.float32) == [45.0] * 4
+
+
+def test_numbers_in_memory_are_those_of_the_machine_that_has_the_name_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for _ in range(2):
+        with monkeypatch.context() as patch, emulated(patch):
+            x = Tensor([1.0, 2.0, 4.0], device="CUDA").realize()
+            assert x[: Variable("n", 1, 3).bind(2)].sum().item() == 3
+            y = Tensor.zeros(3, device="CUDA").contiguous().realize()
+            y[1] = 7.0
+            assert y.realize().tolist() == [0, 7, 0]

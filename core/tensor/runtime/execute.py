@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
+from proofgrad.core.compile.machine.target import Backend
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.messages import say
 from proofgrad.core.tensor.data.storage import unpack
@@ -115,14 +116,14 @@ def memory_of_variables(plan: Plan, values: Mapping[str, int]) -> list[Any]:
     for name, _ in plan.variables:
         if name not in values:
             raise ValueError(f"variable {name} has no value here; use {name}.bind(n) in the shape")
-    return [variable_memory(device, values[name]) for name, device in plan.variables]
+    return [variable_memory(d, Device[d], values[name]) for name, d in plan.variables]
 
 
 @functools.lru_cache(maxsize=1024)
-def variable_memory(device: str, value: int) -> Any:
-    """Memory that holds the value of a variable, as a kernel reads it."""
+def variable_memory(device: str, backend: Backend, value: int) -> Any:
+    """Memory that holds the value of a variable, as a kernel of the backend that has the name now reads it."""
     handle = claim(device, 8)
-    Device[device].copyin(handle, memoryview(value.to_bytes(8, "little", signed=True)))
+    backend.copyin(handle, memoryview(value.to_bytes(8, "little", signed=True)))
     return handle
 
 

@@ -10,6 +10,7 @@ import itertools
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from proofgrad.core.compile.machine.target import Backend
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import BUFFER, DEVICE, UNIQUE
 from proofgrad.core.ir.uop import UOp, fresh_node
@@ -33,11 +34,15 @@ def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
     return buffer
 
 
-@functools.lru_cache(maxsize=1024)
 def number_buffer(number: UOp, device: str) -> UOp:
     """A BUFFER of one element, a constant that somebody writes; the same while it is among the last that were asked for."""
+    return _number_buffer(number, device, Device[device])
+
+
+@functools.lru_cache(maxsize=1024)
+def _number_buffer(number: UOp, device: str, backend: Backend) -> UOp:
     handle = claim(device, number.dtype.itemsize)
-    Device[device].copyin(handle, memoryview(pack([number.arg], number.dtype)))
+    backend.copyin(handle, memoryview(pack([number.arg], number.dtype)))
     buffer = new_buffer(number.dtype, 1, device, handle)
     NUMBERS[buffer] = device
     return buffer
