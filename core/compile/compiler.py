@@ -130,7 +130,8 @@ class Compiler:
 
         Results may be written over inputs whose numbers are `unneeded`: nobody reads them later.
         """
-        key = (root, unneeded, settings.traces_methods(), *_settings())
+        asked = unneeded, settings.traces_methods(), *_settings()
+        key = (root, self._backend(root.arg), *asked)  # which another of that name replaces
         known = self._plans.get(key)
         if known is None:
             known = self._plans[key] = self._kept_plan(root, unneeded)
@@ -212,7 +213,7 @@ class Compiler:
     def _kernels_of(
         self, body: UOp, device: str, background: Background | None, known: Known | None
     ) -> tuple[Kernel, ...]:
-        key = (body, device, *_settings())
+        key = (body, device, self._backend(device), *_settings())
         made = self._kernels.by_body.get(key)
         if made is None:
             made = self._kernels.by_body[key] = self._shared(body, device, background, known)
@@ -230,7 +231,7 @@ class Compiler:
             return self._compile(body, device, background)
         stages, target = self.kernel_stages, self._target(device)
         terms = run_stages(stages[:rules], body, self.library, target, known=known)
-        key = (terms, device, *_settings())
+        key = (terms, device, self._backend(device), *_settings())
         made = self._kernels.by_terms.get(key)
         if made is None:
             whole = run_stages(stages[rules:], terms, self.library, target, known=known)
