@@ -116,7 +116,8 @@ def memory_of_variables(plan: Plan, values: Mapping[str, int]) -> list[Any]:
     for name, _ in plan.variables:
         if name not in values:
             raise ValueError(f"variable {name} has no value here; use {name}.bind(n) in the shape")
-    return [variable_memory(d, Device[d], values[name]) for name, d in plan.variables]
+    # mypy finds no __hash__ in a protocol.
+    return [variable_memory(d, Device[d], values[name]) for name, d in plan.variables]  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=1024)

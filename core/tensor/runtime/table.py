@@ -36,7 +36,8 @@ def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
 
 def number_buffer(number: UOp, device: str) -> UOp:
     """A BUFFER of one element, a constant that somebody writes; the same while it is among the last that were asked for."""
-    return _number_buffer(number, device, Device[device])
+    # mypy finds no __hash__ in a protocol.
+    return _number_buffer(number, device, Device[device])  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=1024)
