@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor
-from proofgrad.testing.fuzz import oracle
+from proofgrad.core.compile.machine.target import CompileError
+from proofgrad.testing.fuzz import oracle, run
 from proofgrad.testing.fuzz.__main__ import main
 from proofgrad.testing.fuzz.compare import wrong_elements
 from proofgrad.testing.fuzz.kinds import KINDS, program
@@ -183,6 +184,17 @@ def test_a_program_that_takes_too_long_is_found() -> None:
     made = program(1, 0, "plain")
     assert check(made, seconds=0.001).status in ("slow", "right")
     assert check(made).status == "right"
+
+
+@pytest.mark.parametrize("words, status", [("has no values of float64", "refused"), ("", "error")])
+def test_a_type_that_a_machine_lacks_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, words: str, status: str
+) -> None:
+    def lacks(_: str) -> None:
+        raise CompileError(f"WGSL {words}")
+
+    monkeypatch.setattr(run, "run_source", lacks)
+    assert check(program(1, 0, "plain")).status == status
 
 
 def test_a_sum_that_is_not_finite_has_no_known_slope() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proofgrad import Device, JitError, Tensor, TinyJit, Variable
+from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.testing.fuzz.compare import Seen, difference
 from proofgrad.testing.fuzz.oracle import Meaningless
 from proofgrad.testing.fuzz.program import Program, source_of
@@ -28,6 +29,8 @@ REFUSALS: dict[str, tuple[tuple[type[Exception], str], ...]] = {
     "writes": ((ValueError, "cannot write to this view"),),
     "variable": ((ValueError, "variable"),),
 }
+# And of every kind, on a machine that lacks a type.
+OF_MACHINES = ((CompileError, "has no values of"),)
 
 
 class TooSlow(BaseException):
@@ -94,7 +97,7 @@ def run_source(source: str) -> Seen:
 
 
 def _of_error(program: Program, error: Exception) -> Outcome:
-    for kind, words in REFUSALS.get(program.kind, ()):
+    for kind, words in (*REFUSALS.get(program.kind, ()), *OF_MACHINES):
         if isinstance(error, kind) and words in str(error):
             return Outcome("refused", str(error))
     frames = traceback.extract_tb(error.__traceback__)
