@@ -30,7 +30,7 @@ REFUSALS: dict[str, tuple[tuple[type[Exception], str], ...]] = {
     "variable": ((ValueError, "variable"),),
 }
 # And of every kind, on a machine that lacks a type.
-OF_MACHINES = ((CompileError, "has no values of"),)
+OF_MACHINES: tuple[tuple[type[Exception], str], ...] = ((CompileError, "has no values of"),)
 
 
 class TooSlow(BaseException):
