@@ -232,6 +232,15 @@ def test_steps_that_share_nothing_are_not_written_out_beside_many_products() -> 
     ]
 
 
+def test_short_sums_are_written_out_whole_where_registers_are_left() -> None:
+    """Tiles that fill 16 registers take 7 steps in a loop (0.54 ms became 0.39), as many of 9 as divide them, and 5 x 2 vectors all 9 at once."""
+    haswell = replace(ONE_THREAD, vector_bytes=32, vector_registers=16)
+    full, small = Tile(4, 3, 8), Tile(5, 2, 8)
+    assert [choose_depth(product(96, n, 80), full, haswell) for n in (4, 7, 8, 9)] == [4, 1, 4, 3]
+    assert [choose_depth(product(96, n, 80), small, haswell) for n in (7, 9)] == [7, 9]
+    assert [choose_depth(product(96, n, 80), full, haswell) for n in (32, 33, 35)] == [2, 3, 1]
+
+
 def depths_of_windows(width: int, stride: int, tile: Tile, dilation: int = 1) -> dict[int, int]:
     """The steps at once of a convolution by so many columns, by how many steps later windows of rows share."""
     x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, width).realize()

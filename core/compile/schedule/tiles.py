@@ -45,6 +45,9 @@ from proofgrad.core.ir.uop import UOp
 # Registers beside the accumulators and one step's vectors: an element of a row, in all lanes; where products are not added as they are
 # multiplied, some of these, too, for they take longer than an addition (LLVM begins a few before it adds the first).
 ELEMENT_REGISTERS, PRODUCT_REGISTERS = 1, 2
+# And where all steps of a sum run at once: 0.0, and an element of the next step (measured: of 7 steps 4 x 3 and 6 x 2 vectors of 16 registers are
+# 1.3 to 1.5 times as fast in a loop, 12 x 1 and 5 x 2 a tenth slower).
+REGISTERS_OF_A_WHOLE_SUM = 2
 # Items to share out where a sum is taken in blocks: fewer than else, as each goes through its sums once more.
 ITEMS_A_THREAD_OF_BLOCKS = 2
 # Multiply-adds of vectors in an iteration beside which counting iterations takes no time (measured: two vectors a row or more).
@@ -143,7 +146,8 @@ def choose_depth(
     """How many steps of the innermost loop of the sum run at once: less counting, and windows share loads.
 
     Of dots one: where several are added to a register, LLVM takes the instruction that adds apart, to wait less (0.8 ms
-    became 1.1). Where steps share nothing, so many that counting them is little: more is only more code.
+    became 1.1). Where steps share nothing, so many that counting them is little: more is only more code. All of a sum, if that is few
+    steps, or where registers are left: what it starts from takes one, and loads go ahead of what multiplies.
     """
     reduction = contraction.reduction
     size = size_of(reduction.src[-1])
@@ -156,11 +160,19 @@ def choose_depth(
     most = MOST_PRODUCTS_AT_ONCE // products
     if not _elements_stay(contraction, tile, min(size, most), target):
         most = min(most, contraction.window.lag)
-    if size <= most:
+    if size <= most and (size <= MOST_STEPS or _leaves_registers(tile, reduction.dtype, target)):
         return size
+    enough = MOST_STEPS
     if tile.vectors > 1 and size > SHORT_SUM and not contraction.shares_steps:
-        most = min(most, -(-PRODUCTS_WORTH_COUNTING // products))
-    return next((n for n in (MOST_STEPS, 2) if n <= most and size % n == 0), 1)
+        enough = -(-PRODUCTS_WORTH_COUNTING // products)
+    ways = [n for n in range(1, min(MOST_STEPS, max(1, most)) + 1) if size % n == 0]
+    return next((n for n in ways if n >= enough), ways[-1])
+
+
+def _leaves_registers(tile: Tile, dtype: DType, target: Target) -> bool:
+    """Whether sums and columns leave registers for what a sum starts from, and for an element that is loaded ahead."""
+    taken = (tile.rows + 1) * tile.vectors
+    return taken + REGISTERS_OF_A_WHOLE_SUM <= registers_of_sums(dtype, target)
 
 
 def _elements_stay(contraction: Contraction, tile: Tile, steps: int, target: Target) -> bool:

@@ -101,11 +101,13 @@ def _unrolled(reduction: UOp, unrolled: frozenset[UOp], is_beside_others: bool) 
     (value, *loops), op = reduction.src, reduction.arg
     copied = [loop for loop in loops if loop in unrolled]
     rest = tuple([loop for loop in loops if loop not in unrolled])
-    is_sum = bool(rest) and op is Ops.ADD and value.dtype.is_float
+    is_sum = op is Ops.ADD and value.dtype.is_float
     if is_sum and is_beside_others and product_of(value) is not None:
         values = [value]
         for loop in copied:
             values = [copy for value in values for copy in _copies(value, loop)]
+        if not rest:
+            return _one_by_one([value.const_like(0.0), *values])
         return reduction.replace(src=(_one_by_one(values), *rest))
     for loop in copied:
         copies = _copies(value, loop)
