@@ -241,6 +241,15 @@ def test_short_sums_are_written_out_whole_where_registers_are_left() -> None:
     assert [choose_depth(product(96, n, 80), full, haswell) for n in (32, 33, 35)] == [2, 3, 1]
 
 
+def test_tall_tiles_of_one_vector_take_step_by_step_where_sums_would_move() -> None:
+    """Without products that load their element themselves: 594 x 2174 by (21 x 2174).T in tiles of 13 rows took 1.24 ms two steps at a time, 0.75 now."""
+    haswell = replace(ONE_THREAD, vector_bytes=32, vector_registers=16)
+    haswell = replace(haswell, core=replace(haswell.core, mask_registers=16))
+    way = product(96, 300, 80)
+    assert [choose_depth(way, Tile(rows, 1, 8), haswell) for rows in (13, 8, 7)] == [1, 1, 4]
+    assert choose_depth(way, Tile(13, 1, 16), ONE_THREAD) == 4
+
+
 def depths_of_windows(width: int, stride: int, tile: Tile, dilation: int = 1) -> dict[int, int]:
     """The steps at once of a convolution by so many columns, by how many steps later windows of rows share."""
     x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, width).realize()

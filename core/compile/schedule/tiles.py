@@ -27,6 +27,7 @@ from proofgrad.core.compile.schedule.cost_model import (
     cycles_of_tiles,
     goes_along_rows,
     least_cycles,
+    masks_are_vectors,
 )
 from proofgrad.core.compile.schedule.operands import (
     filling,
@@ -163,7 +164,9 @@ def choose_depth(
     if size <= most and (size <= MOST_STEPS or _leaves_registers(tile, reduction.dtype, target)):
         return size
     enough = MOST_STEPS
-    if tile.vectors > 1 and size > SHORT_SUM and not contraction.shares_steps:
+    if _sums_move(tile, target) and not contraction.window.lag:
+        enough = 1
+    elif tile.vectors > 1 and size > SHORT_SUM and not contraction.shares_steps:
         enough = -(-PRODUCTS_WORTH_COUNTING // products)
     ways = [n for n in range(1, min(MOST_STEPS, max(1, most)) + 1) if size % n == 0]
     return next((n for n in ways if n >= enough), ways[-1])
@@ -173,6 +176,14 @@ def _leaves_registers(tile: Tile, dtype: DType, target: Target) -> bool:
     """Whether sums and columns leave registers for what a sum starts from, and for an element that is loaded ahead."""
     taken = (tile.rows + 1) * tile.vectors
     return taken + REGISTERS_OF_A_WHOLE_SUM <= registers_of_sums(dtype, target)
+
+
+def _sums_move(tile: Tile, target: Target) -> bool:
+    """Whether each step has its sums in other registers, and two steps more than there are: where a row has one product, which an instruction without
+    memory of one element for all lanes puts where the element was. (Measured: 13 rows are 1.2 to 1.6 times as fast step by step, 7 a tenth slower.)
+    """
+    is_in_place = tile.vectors > 1 or tile.lanes == 1 or not masks_are_vectors(target)
+    return not is_in_place and 2 * tile.rows + 1 > target.vector_registers
 
 
 def _elements_stay(contraction: Contraction, tile: Tile, steps: int, target: Target) -> bool:
