@@ -250,6 +250,15 @@ def test_tall_tiles_of_one_vector_take_step_by_step_where_sums_would_move() -> N
     assert choose_depth(way, Tile(13, 1, 16), ONE_THREAD) == 4
 
 
+@pytest.mark.heuristics
+@pytest.mark.parametrize("sizes", [(82, 101, 69), (345, 85, 73), (46, 152, 72)])
+def test_all_columns_that_stay_in_the_first_cache_are_one_tile(sizes: tuple[int, int, int]) -> None:
+    """Only rows go by beside them: (82, 101, 69) in tiles of 14 x 1 vectors took 1.6 times as long as in such of 5 x 5."""
+    found = find_contraction(simplified(*sizes), ONE_THREAD)
+    assert found is not None
+    assert found[1].vectors == 5
+
+
 def depths_of_windows(width: int, stride: int, tile: Tile, dilation: int = 1) -> dict[int, int]:
     """The steps at once of a convolution by so many columns, by how many steps later windows of rows share."""
     x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, width).realize()

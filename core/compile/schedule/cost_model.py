@@ -266,8 +266,11 @@ def waits_of_orders(
     row_bytes, column_bytes = tile.rows * itemsize, float(tile.columns * itemsize)
     if not are_copied:  # the line at one end is another tile's, too
         column_bytes += line * _part_across_lines(tile.columns, contraction, target)
+        if tile.columns >= contraction.column_count:
+            column_bytes = float(contraction.column_count * itemsize)
     panel = depth * column_bytes / max(1.0, contraction.growth_of_columns)
-    is_far = target.near_bytes < panel <= target.room_bytes or (
+    leaves = _leaves_first_cache(panel, tile, contraction, target)
+    is_far = (leaves and panel <= target.room_bytes) or (
         contraction.blocks and columns_collide(contraction, target.first_cache)
     )
     along_columns = wait(row_bytes + column_bytes) if is_far else 0.0
@@ -308,6 +311,15 @@ def waits_of_orders(
         along_rows += depth * max(0.0, cycles - step) / -(-rows // tile.rows)
         along_rows += depth * _cycles_of_pages(contraction, target)
     return along_rows, along_columns
+
+
+def _leaves_first_cache(panel: float, tile: Tile, contraction: Contraction, target: Target) -> bool:
+    """Whether columns of so many bytes are gone when the next tile reads them: if they are all that there are, nothing else goes by but the rows of
+    the last tile and its own (measured: 24 batches of 46 x 152 by 152 x 72 are 1.25 times as fast in tiles of 5 vectors as of one)."""
+    if panel <= target.near_bytes or tile.columns < contraction.column_count:
+        return panel > target.near_bytes
+    rows = 2 * tile.rows * contraction.depth * contraction.itemsize
+    return panel + rows > target.first_cache.nbytes
 
 
 def _part_that_leaves(nbytes: int, target: Target) -> float:
