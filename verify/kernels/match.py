@@ -235,7 +235,10 @@ class Matcher:
         if before.op is after.op is Ops.LOAD:
             return self._loads(before, after, given)
         if before.op is Ops.REDUCE and is_written_out(before, after):
-            return self.value(written_out(before), after, given)
+            whole = written_out(before)
+            if whole.op not in (after.op, Ops.REDUCE):  # multiply-adds, one after the other
+                return self._terms(whole, after, before.arg, given)
+            return self.value(whole, after, given)
         if before.op is after.op is Ops.REDUCE and before.arg is after.arg:
             if len(before.src) < len(after.src):
                 before = with_inner_sums(before)
