@@ -56,7 +56,7 @@ def parts(override: Schedule) -> Iterator[tuple[str, str]]:
 
 
 def code(linear: UOp) -> Iterator[tuple[str, str]]:
-    """The text for LLVM, and what it makes of it for a processor of 2008."""
+    """The text for LLVM, and what it makes of it for a processor of 2013."""
     from llvmlite import binding as llvm
 
     from proofgrad.backends.cpu import backend
@@ -66,7 +66,7 @@ def code(linear: UOp) -> Iterator[tuple[str, str]]:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
-    machine = target.create_target_machine(cpu="nehalem", opt=2)
+    machine = target.create_target_machine(cpu="haswell", opt=2)
     yield "instructions", str(machine.emit_assembly(llvm.parse_assembly(text)))
 
 
