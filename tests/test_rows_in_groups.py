@@ -127,3 +127,17 @@ def test_the_solver_shows_a_row_that_is_read_once() -> None:
     np.testing.assert_array_equal(got, x - x.max(1, keepdims=True))
     shared = [n for n in EMITTED[-1].src if n.op is Ops.RANGE and n.arg[1] is AxisRole.LANE]
     assert len(shared) > 2
+
+
+@pytest.mark.parametrize("first, second", [((3, 37), (3, 5, 300)), ((34, 33), (34, 2, 67))])
+def test_rows_of_other_loops_are_a_group_s(
+    first: tuple[int, int], second: tuple[int, int, int]
+) -> None:
+    """A maximum that several longer rows are made of: no item takes a row alone."""
+    draw = np.random.default_rng(first[0])
+    a, x = [draw.standard_normal(shape).astype(np.float32) for shape in (first, second)]
+    given = [Tensor(each, device="GROUPED").realize() for each in (a, x)]
+    EMITTED.clear()
+    got = (given[1] - given[0].max(-1).reshape(-1, 1, 1)).exp().sum(-1).numpy()
+    assert waits(EMITTED[-1])
+    np.testing.assert_allclose(got, np.exp(x - a.max(-1).reshape(-1, 1, 1)).sum(-1), rtol=1e-5)

@@ -46,7 +46,7 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
     if override.group is not None:
         return _fitting(override.group, max(target.group_items, target.row_items))
     # Else each item would take the whole row again for the results that it stores.
-    is_stored = any([set(output_loops(kernel)) != loops_of(row) for row in rows])
+    is_stored = all([set(output_loops(kernel)) != loops_of(row) for row in rows])
     if not (is_stored or any([_reads_along(x, kernel) for x in rows])):
         return _across(rows, kernel, target)
     if target.lockstep == 1 and not _are_few(rows, target):
@@ -119,7 +119,7 @@ def _bytes_each(row: UOp) -> int:
 
 def _with_rows(items: int, rows: list[UOp], target: Target) -> Group:
     """So many items a row, and as many rows as make a group worth its while."""
-    count = min([_count(row) for row in rows])
+    count = max([_count(row) for row in rows])
     wanted = min(target.group_items, IN_STEP_AT_ONCE * target.lockstep)
     return Group(min(max(1, wanted // items), _power_of_two(count)), items)
 
@@ -135,11 +135,26 @@ def _count(row: UOp) -> int:
 
 
 def rows_to_share(kernel: UOp) -> list[UOp]:
-    """The reductions over one loop of a known size, whose results change with output loops only."""
+    """The reductions over one loop of a known size that a group computes together: of each position of the loops of one of them.
+
+    Others change with fewer loops, and are computed again; those that change with more are each item's own.
+    """
     free, outputs = loops_of, set(output_loops(kernel))
     reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
     fitting = [n for n in reductions if len(n.src) == 2 and is_fixed(n.src[1])]
-    return [n for n in fitting if size_of(n.src[1]) > 1 and free(n) <= outputs]
+    rows = [n for n in fitting if size_of(n.src[1]) > 1 and free(n) <= outputs]
+    around = min([free(n) for n in rows], key=lambda x: _reads_of(rows, x), default=frozenset())
+    return [n for n in rows if free(n) <= around]
+
+
+def _reads_of(rows: list[UOp], around: frozenset[UOp]) -> int:
+    """Bytes that are read where a group has a position of these loops: of a row that an item takes alone a sector for each element."""
+    groups, nbytes = prod([size_of(x) for x in around]), 0
+    for row in rows:
+        is_shared = loops_of(row) <= around
+        each = groups * row.dtype.itemsize if is_shared else _count(row) * SECTOR_BYTES
+        nbytes += size_of(row.src[1]) * each
+    return nbytes
 
 
 def _reads_along(reduction: UOp, kernel: UOp) -> bool:

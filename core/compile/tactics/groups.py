@@ -45,7 +45,7 @@ def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
         nest = rows_kept(nest, group.items, lanes, target)
     rows = rows_to_share(nest.graph)
     free, outputs = loops_below(nest.graph), output_loops(nest.graph)
-    around = [x for x in outputs if all([x in free[row] for row in rows])]
+    around = [x for x in outputs if any([x in free[row] for row in rows])]
     inside = [x for x in outputs if x not in around]
     numbers = list(dict.fromkeys([row.src[1].arg[0] for row in rows]))
     across = min(group.rows, lanes_of_results(nest.graph, target)) if not inside else 1
@@ -125,7 +125,7 @@ def as_one_loop(
 def _lanes_of_rows(kernel: UOp, target: Target) -> dict[int, int]:
     """Elements that an item takes at once along each loop over a row, by its number: as many along all of them."""
     rows, free = rows_to_share(kernel), loops_below(kernel)
-    inside = [x for x in output_loops(kernel) if not all([x in free[row] for row in rows])]
+    inside = [x for x in output_loops(kernel) if not any([x in free[row] for row in rows])]
     loops = [*inside, *[row.src[1] for row in rows]]
     lanes: dict[int, int] = {}
     for loop in loops:
