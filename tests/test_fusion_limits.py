@@ -213,24 +213,3 @@ def test_a_short_reduction_of_many_buffers_is_not_written_out() -> None:
     loads = [n for n in linear.src if n.op is Ops.LOAD]
     assert len(parts) <= len(loads) <= MOST_LOADS
     assert np.array_equal(total.sum(0).numpy(), np.full(256, 16 * sum(range(len(parts)))))
-
-
-@pytest.mark.parametrize(
-    "moved",
-    [
-        lambda y: y,
-        lambda y: y.reshape(12, 8),
-        lambda y: y.unsqueeze(0).expand(3, 8, 12),
-        lambda y: y.sum(0),
-    ],
-)
-def test_cotangent_that_is_given_as_a_factor_is_read_where_it_lies(
-    moved: Callable[[Tensor], Tensor],
-) -> None:
-    x, w = ones(8, 40), ones(40, 12)
-    y = moved(x @ w)
-    slope = Tensor(np.arange(y.numel(), dtype=np.float32).reshape(y.shape)).realize()
-    first, *others = (y * slope).sum().gradient(x, w)
-    kernels = first.schedule(*others)
-    copies = [k for k in kernels if not any([n.op is Ops.REDUCE_AXIS for n in k.ast.toposort()])]
-    assert not copies and np.isfinite(first.numpy()).all()

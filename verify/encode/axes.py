@@ -9,8 +9,8 @@ Three families, each with its own picture of a tensor:
 - PERMUTE: axis k of the result is axis F(k) of the source.
 - RESHAPE: the elements stay in row-major order, so that only the shape counts.
 
-Owns: these pictures and the meaning of the functions on args in them. Does not own: operations on
-elements (encode/spread.py), SKEW and derivatives (encode/derivative.py).
+Owns: these pictures and the meaning of the functions on args in them. Does not own: SKEW and
+derivatives (encode/derivative.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from proofgrad.verify.encode import semantics
 from proofgrad.verify.encode.fresh_terms import Function
 from proofgrad.verify.encode.goal import Goal
 from proofgrad.verify.encode.semantics import NoMeaning
-from proofgrad.verify.encode.spread import ON_ELEMENTS, SpreadPicture
 from proofgrad.verify.encode.types import Case
 
 Term = Any
@@ -56,7 +55,8 @@ def _law(case: Case, rank: int | None) -> list[Goal]:
     if right is None or not isinstance(left, Node):
         raise NoMeaning("a law of tensors has a node on the left and a right side")
     _check_side_effects(left, right)
-    picture = _picture_of(left, case, rank)
+    family = family_of(left)
+    picture = PermutePicture(rank) if family is PermutePicture else family()
     before: Any = picture.term(left)  # of a kind that this family has
     premises = [*picture.legal, *[picture.condition(c) for c in case.rule.where]]
     picture.legal = []
@@ -64,13 +64,6 @@ def _law(case: Case, rank: int | None) -> list[Goal]:
     claim = z3.And(picture.same(before, after), *picture.legal)
     goals = [Goal([*premises, *picture.given], claim, picture.named())]
     return goals + _reductions_of_one(case, left, right)
-
-
-def _picture_of(term: RuleTerm, case: Case, rank: int | None) -> Any:
-    if not ON_ELEMENTS.isdisjoint(_ops(term)):
-        return SpreadPicture(case)
-    family = family_of(term)
-    return PermutePicture(rank) if family is PermutePicture else family()
 
 
 def family_of(term: RuleTerm) -> type[AxisPicture | PermutePicture | ReshapePicture]:
