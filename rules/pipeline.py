@@ -16,6 +16,7 @@ from proofgrad.core.compile.lowering.promote import SMALL_FLOATS, promote_small_
 from proofgrad.core.compile.math.transcendental import EXPANSIONS, expand_transcendentals
 from proofgrad.core.compile.passes.forms import Form
 from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, RuleSets, Stage, Tactic
+from proofgrad.core.compile.tactics.alike_reductions import join_alike
 from proofgrad.core.compile.tactics.axes import choose_axes, share_out_work_items
 from proofgrad.core.compile.tactics.block_reductions import sum_in_blocks
 from proofgrad.core.compile.tactics.coalesce import merge_loops
@@ -75,6 +76,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
 KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("movement to index terms", Form.KERNEL, Procedure(lower_movement)),
     Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage("join alike", Form.KERNEL, Tactic(join_alike), optional=True),
     Stage("write windows", Form.KERNEL, Tactic(write_windows), optional=True),
     Stage("split index sets", Form.KERNEL, Tactic(split_index_sets), optional=True),
     Stage("separate loops", Form.KERNEL, Tactic(separate_loops), optional=True),

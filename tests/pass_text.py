@@ -281,6 +281,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "mma_in_item": lambda a: (a.node(), *a.nodes(a.after("along")), *a.made()),
     "merge": lambda a: a.nodes(a.first()),
     "own_loops": lambda a: (a.nodes(a.after("along")) if " along " in a.text else (),),
+    "one_reduction": lambda a: a.nodes(a.first()),
     "pair": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "prefix_in_blocks": lambda a: (a.node(), *a.numbers("by"), a.made()),
     "narrow": lambda a: (TYPES[a.after("to")],),

@@ -319,6 +319,12 @@ def for_own_loops(graph: UOp) -> Iterator[Arguments]:
         yield _call(shared)
 
 
+def for_one_reduction(graph: UOp) -> Iterator[Arguments]:
+    reductions = [n for n in graph.toposort() if n.op is Ops.REDUCE]
+    for pair in product((*reductions, FOREIGN_SUM, graph), repeat=2):
+        yield _call(*pair)
+
+
 def for_mma_in_item(graph: UOp) -> Iterator[Arguments]:
     vectors = [NewLoop(k, AxisRole.VECTOR) for k in MORE]
     for node in (*graph.toposort(), FOREIGN_SUM):
@@ -380,6 +386,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "rescale_blocks": for_each_node,
     "divide_once": for_each_node,
     "own_loops": for_own_loops,
+    "one_reduction": for_one_reduction,
     "all_reduce": for_all_reduce,
     "mma": for_mma,
     "mma_in_item": for_mma_in_item,

@@ -60,6 +60,8 @@ def test_what_follows_running_sums_of_rows_is_not_computed_one_by_one() -> None:
     assert sums(given(8, 135, 5).cumsum(2).sqrt().relu() / 3) == 1  # more than an addition hides
     assert sums(given(8, 20).cumsum(1).gelu()) == 0  # too few to launch a kernel for
     assert sums(given(5000, 16).cumsum(1).gelu()) == 1
+    (cotangent,) = (x.cumsum(1) * given(256, 128)).sum().gradient(x)  # from the end on
+    assert sums(cotangent.gelu()) == 1
 
 
 def test_what_follows_the_sums_of_rows_is_not_computed_one_by_one() -> None:

@@ -76,6 +76,14 @@ def scores_of_columns(x: Tensor) -> Tensor:
     return x.sigmoid().softmax(-2)
 
 
+def range_of_rows(x: Tensor) -> Tensor:
+    return x.sigmoid().max(-1) - x.sigmoid().min(-1)
+
+
+def range_of_columns(x: Tensor) -> Tensor:
+    return x.sigmoid().max(-2) - x.sigmoid().min(-2)
+
+
 @pytest.mark.parametrize("width", [17, 20, 64, 70])
 def test_rows_across_memory_take_each_exponential_once_for_some_columns_at_a_time(
     width: int,
@@ -90,6 +98,14 @@ def test_rows_across_memory_take_each_exponential_once_for_some_columns_at_a_tim
     assert np.allclose(found, powers / powers.sum(1, keepdims=True), rtol=1e-5)
 
 
+def test_rows_across_memory_that_no_result_goes_over_are_kept_for_columns_alone() -> None:
+    root = UOp.sink(range_of_columns(Tensor(np.ones((3, 20, 64), np.float32)).realize()).uop)
+    (call,) = cut_into_kernels(root.replace(arg="CPU"), ROOM).src
+    kernel = merge_loops(compiler().index_terms(call.src[0]))
+    assert use_local_buffers(kernel, ROOM) is kernel
+    assert count(rows_inside(kernel, ROOM), Ops.LOCAL_BUFFER) == 1
+
+
 @pytest.mark.parametrize(
     "make, shape, target, why",
     [
@@ -98,6 +114,7 @@ def test_rows_across_memory_take_each_exponential_once_for_some_columns_at_a_tim
         (lambda x: x.layernorm(), (6, 20), ROOM, "nothing costly is computed twice"),
         (lambda x: x.exp().sum(-1), (6, 20), ROOM, "it is computed once"),
         (softmax, (6, 3), ROOM, "a vector of rows takes each element twice as fast"),
+        (range_of_rows, (6, 12), ROOM, "rows that are written out have them at hand"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -231,7 +248,7 @@ def test_a_value_that_more_loops_compute_than_what_is_made_of_it_is_kept_as_well
     assert count(kept, Ops.LOCAL_BUFFER) == 2
     assert count(kept, Ops.EXP) == 2 < count(kernel_of(scores, 4, 40), Ops.EXP)
     short = use_local_buffers(kernel_of(scores, 4, 15), ROOM)
-    assert count(short, Ops.LOCAL_BUFFER) == 1  # a row that is written out has them at hand
+    assert count(short, Ops.LOCAL_BUFFER) == 2  # the loop of the results is not written out
 
 
 @pytest.mark.parametrize("width", [1, 7, 17, 33, 64])

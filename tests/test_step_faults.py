@@ -125,6 +125,8 @@ BODIES = (
     _fault("hidden_blocks", "own_maximum(n) for n in sums if", "maxima[0] for n in sums if"),
     _fault("hidden_blocks", "least, _ = interval", "_, least = interval"),
     _fault("own_loops", "arg=(number + k, loop.arg[1])", "arg=(number, loop.arg[1])"),
+    _fault("own_loops", "is_alike(node, same), ", "True, "),
+    _fault("own_loops", "how = node.arg, node.dtype", "how = same.arg, node.dtype"),
     _fault("carry_maximum", "(maximum, larger, before.src[1])", "(maximum, larger)"),
     _fault("prefix_blocks", "n not in before]", "n in before]"),
     _fault("bijection", "inside.where(new.src[0], neutral(node))", "new.src[0]"),

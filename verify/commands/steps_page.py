@@ -21,6 +21,7 @@ from proofgrad.verify.steps.all_steps import all_steps
 ORDER = (
     *("read_through", "reduce_in_parts", "store", "read_parts", "exchange"),
     *(
+        "one_reduction",
         "join_sums",
         "read_inside",
         "unmask",

@@ -134,6 +134,10 @@ LAWS: dict[str, Law] = {
         iterations.claims_of("another number", RENUMBER) | _ONCE,
         "several stores; none of the loops is one of results, too",
     ),
+    "one_reduction": Law(
+        iterations.claims_of("another number", RENUMBER) | _ONCE,
+        "two reductions in one way of as many iterations; that they are one function of their loops, node by node",
+    ),
     "reverse": Law(
         iterations.claims_of("from the last to the first", BACKWARDS) | _ONCE | _ORDER,
         "the loop's size is known; no loop that runs in order",

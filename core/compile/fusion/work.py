@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.running_reductions import is_running
+from proofgrad.core.compile.nests.running_reductions import is_running, runs_along
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.copies import is_short
 from proofgrad.core.compile.schedule.cost_model import (
@@ -180,10 +180,12 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
 
 
 def _is_along_memory(reduction: UOp) -> bool:
-    """Whether a long reduction runs along the last axis of what it reads, in vectors whose sum is one element."""
+    """Whether a long reduction runs along the last axis of what it reads, in vectors whose sum is one element; a running one along its results'."""
     (node,), axes = reduction.src[:1], set(reduction.arg[1])
-    if prod([node.shape[axis] for axis in axes]) <= SHORT_REDUCTION and not is_running(reduction):
-        return False
+    if (running := runs_along(reduction)) or prod(
+        [node.shape[axis] for axis in axes]
+    ) <= SHORT_REDUCTION:
+        return max([a for a, size in enumerate(reduction.shape) if size != 1], default=0) in running
     order = list(range(len(node.shape)))
     while node.op in ELEMENTWISE or node.op is Ops.PERMUTE:
         if node.op is Ops.PERMUTE:

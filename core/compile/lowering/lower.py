@@ -99,7 +99,7 @@ def _needs(demand: Demand, lowering: _Lowering) -> list[Demand]:
     if node.op is Ops.REDUCE_AXIS:
         inner = list(index)
         for axis, loop in zip(node.arg[1], lowering.reduce_loops(node, index)):
-            inner[axis] = loop
+            inner[axis] = loop if node.src[0].shape[axis] != 1 else UOp.index(0)
         return [Demand(node.src[0], tuple(inner), mask)]
     if node.op in SOURCE_INDEX:
         inside = _valid(node, index)

@@ -18,19 +18,24 @@ SHORT = 4  # so few elements combined are written out with what uses them; more 
 
 def is_running(node: UOp) -> bool:
     """Whether a counter says how far the reduction goes for each result, and all else is the same for the results."""
+    return bool(runs_along(node))
+
+
+def runs_along(node: UOp) -> frozenset[int]:
+    """The axes of the results along which a running reduction goes further; none: it is another one."""
     if node.op is not Ops.REDUCE_AXIS or elements(node.src[0].shape) <= SHORT * elements(
         node.shape
     ):
-        return False
+        return frozenset()
     axes = frozenset(node.arg[1])
     value = node.src[0]
     while value.op is Ops.CAST or value.op is Ops.WHERE:
         if value.op is Ops.WHERE and _is_order_of_counters(value.src[0]):
             told = varying(value.src[0])
             others = varying(value.src[1]) | varying(value.src[2])
-            return bool(told & axes) and bool(told - axes - others)
+            return told - axes - others if told & axes else frozenset()
         value = value.src[0 if value.op is Ops.CAST else 1 if varying(value.src[1]) else 2]
-    return False
+    return frozenset()
 
 
 def _is_order_of_counters(choice: UOp) -> bool:

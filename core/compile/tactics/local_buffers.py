@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, output_loops, size_of
-from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.strides import coefficient, loops_below
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.cost_model import COSTLY
 from proofgrad.core.compile.schedule.row_products import find_row_products
@@ -46,7 +46,10 @@ def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
     room, is_asked = target.scratch_bytes, context.override.buffered
     while worth := [a for a in worth_keeping(nest.graph) if _row_bytes(a) <= room]:
         alike = worth[0]
-        if not is_asked and _is_in_lanes_of_rows(alike, nest.graph, target):
+        if not is_asked and (
+            _is_in_lanes_of_rows(alike, nest.graph, target)
+            or (not target.work_items and rows_across(alike, nest.graph))
+        ):
             return nest
         room -= _row_bytes(alike)
         nest = kept_along_row(nest, alike, AxisRole.REDUCE)
@@ -63,6 +66,14 @@ def _is_in_lanes_of_rows(alike: Alike, kernel: UOp, target: Target) -> bool:
     return size_of(loop) < lanes <= max(rows, default=0)
 
 
+def rows_across(alike: Alike, kernel: UOp) -> bool:
+    """Whether neighbours of a row lie apart in memory, and rows side by side: these run as lanes (tactics/columns.py)."""
+    (loop, value), last = alike[0], output_loops(kernel)[-1:]
+    read = [n.src[0].src[1] for n in toposort((value,)) if n.op is Ops.LOAD]
+    is_beside = any([coefficient(index, x) == 1 for index in read for x in last])
+    return is_beside and not any([coefficient(index, loop) == 1 for index in read])
+
+
 def _row_bytes(alike: Alike) -> int:
     loop, value = alike[0]
     return size_of(loop) * value.dtype.itemsize
@@ -73,17 +84,19 @@ def worth_keeping(kernel: UOp) -> list[Alike]:
 
     Once these are kept, the others are made of what is in memory. A row that is written out has them at hand.
     """
-    groups = _all_alike(kernel, costly_along)
+    groups = [g for g in _all_alike(kernel, costly_along) if not _is_written_out(_loops(g))]
     made = [({n for _, value in g for n in toposort(value.src)}, _loops(g)) for g in groups]
 
     def is_kept(group: Alike) -> bool:
-        (loop, value), loops = group[0], _loops(group)
-        above = [its for below, its in made if value in below]
-        return not above or (
-            size_of(loop) > SHORT_REDUCTION and all([its < loops for its in above])
-        )
+        (_, value), loops = group[0], _loops(group)
+        return all([its < loops for below, its in made if value in below])
 
     return sorted(filter(is_kept, groups), key=lambda group: -len(_loops(group)))
+
+
+def _is_written_out(loops: set[UOp]) -> bool:
+    """Whether all of them are of reductions, and so short that one iteration has all of their values."""
+    return all([x.arg[1] is AxisRole.REDUCE and size_of(x) <= SHORT_REDUCTION for x in loops])
 
 
 def _loops(alike: Alike) -> set[UOp]:
