@@ -102,7 +102,8 @@ def _is_worth_a_buffer(
     short = sum([_length(r) <= SHORT_REDUCTION for r in reductions])
     reads = sum([_share(loop, value) for loop in loops])
     again = reads - max(1, short if is_one else 1)  # one kernel writes short ones out as one
-    is_kept = is_one and all([_is_kept(r, target) for r in reductions])
+    are_alike = len({(r.src[0].shape, r.arg[1]) for r in reductions}) <= 1
+    is_kept = is_one and are_alike and all([_is_kept(r, target) for r in reductions])
     work = 0.0 if is_kept else again * cycles_of_work(value, stored)
     vectors = elements(value.shape) / target.lanes(value.dtype)
     if pays_a_buffer(value, work * vectors, len(loops), target):

@@ -53,13 +53,20 @@ def cycles_of_work(
     return cycles
 
 
-def cycles_of_reductions(end: UOp, stored: Container[UOp]) -> float:
-    """Cycles of a vector of `end` that reductions below it take which have no buffer; none where a counter may select one term of them."""
+def cycles_of_reductions(end: UOp, stored: Container[UOp], target: Target) -> float:
+    """Cycles of a vector of `end` that reductions below it take which have no buffer; none where a counter may select one term of them.
+
+    Of short rows along memory, which are lanes, each element is gathered.
+    """
     near = [n for n in _near(end, stored) if n is end or n not in stored]
     if any([n.op is Ops.IOTA for n in near]):
         return 0.0
-    combined = sum([elements(n.src[0].shape) for n in near if n.op is Ops.REDUCE_AXIS])
-    return SHORT_CYCLES * combined / max(1, elements(end.shape))
+    gathered = target.core.gather_cycles * target.lanes(end.dtype)
+    cycles = 0.0
+    for node in [n for n in near if n.op is Ops.REDUCE_AXIS]:
+        each = gathered if _is_short(node) and _reads_along(node) else SHORT_CYCLES
+        cycles += each * elements(node.src[0].shape)
+    return cycles / max(1, elements(end.shape))
 
 
 def _near(end: UOp, stored: Container[UOp], start: UOp | None = None) -> list[UOp]:
@@ -181,11 +188,19 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
 
 def _is_along_memory(reduction: UOp) -> bool:
     """Whether a long reduction runs along the last axis of what it reads, in vectors whose sum is one element; a running one along its results'."""
-    (node,), axes = reduction.src[:1], set(reduction.arg[1])
-    if (running := runs_along(reduction)) or prod(
-        [node.shape[axis] for axis in axes]
-    ) <= SHORT_REDUCTION:
+    if running := runs_along(reduction):
         return max([a for a, size in enumerate(reduction.shape) if size != 1], default=0) in running
+    return not _is_short(reduction) and _reads_along(reduction)
+
+
+def _is_short(reduction: UOp) -> bool:
+    """Whether it is written out."""
+    return prod([reduction.src[0].shape[axis] for axis in reduction.arg[1]]) <= SHORT_REDUCTION
+
+
+def _reads_along(reduction: UOp) -> bool:
+    """Whether what it combines lies side by side in memory."""
+    (node,), axes = reduction.src[:1], set(reduction.arg[1])
     order = list(range(len(node.shape)))
     while node.op in ELEMENTWISE or node.op is Ops.PERMUTE:
         if node.op is Ops.PERMUTE:
@@ -205,5 +220,5 @@ def _is_padded(pad: UOp, source: UOp, stored: set[UOp], target: Target) -> bool:
         return False
     size = elements(source.shape)
     cycles = cycles_of_work(source, stored) * (vectors_of_rows(pad.shape, lanes) - size / lanes)
-    cycles += cycles_of_reductions(source, stored) * (elements(pad.shape) - size) / lanes
+    cycles += cycles_of_reductions(source, stored, target) * (elements(pad.shape) - size) / lanes
     return pays_a_buffer(source, cycles, 1, target)
