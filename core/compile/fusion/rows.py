@@ -87,9 +87,10 @@ def _runs_in_one_user(
         return False
     if axes is None or not _is_worth(end, axes, longest, target):
         return False
-    if _are_outer(end, axes):
-        return not _waits_longer(node, end, longest, inside, stored, target)
     others = [_end_and_axes(n, consumers, stored) for n in inside if n.op is Ops.REDUCE_AXIS]
+    if _are_outer(end, axes):  # and no columns, whose loops would run inside of those of such rows
+        are_rows = all([x is None or x[1] is None or _are_outer(end, x[1]) for x in others])
+        return are_rows and not _waits_longer(node, end, longest, inside, stored, target)
     are_alike = all([other is None or other == found for other in others])
     return are_alike and _are_columns(end, axes, longest, target)
 

@@ -195,11 +195,13 @@ def _is_worth_a_buffer(source: UOp, again: _Again, stored: set[UOp], target: Tar
     if again.views > MOST_VIEWS:
         return True
     size = elements(source.shape)
-    cycles = cycles_of_work(source, stored) + cycles_of_reductions(source, stored, target)
+    work = cycles_of_work(source, stored)
+    cycles = work + cycles_of_reductions(source, stored)
     share = min(1.0, max(again.shown / max(1, size), 1 / MOST_TIMES_OF_FEW))
     if again.views * cycles * share > MOST_CYCLES_AGAIN:
         return True
     vectors = again.elements / target.lanes(source.dtype)
+    cycles = work + cycles_of_reductions(source, stored, target)
     return not target.work_items and pays_a_buffer(source, cycles * vectors, 1, target)
 
 

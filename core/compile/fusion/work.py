@@ -53,19 +53,19 @@ def cycles_of_work(
     return cycles
 
 
-def cycles_of_reductions(end: UOp, stored: Container[UOp], target: Target) -> float:
-    """Cycles of a vector of `end` that reductions below it take which have no buffer; none where a counter may select one term of them.
+def cycles_of_reductions(end: UOp, stored: Container[UOp], target: Target | None = None) -> float:
+    """Cycles of a vector of `end` that reductions below it take which have no buffer; one term where a counter may select it.
 
-    Of short rows along memory, which are lanes, each element is gathered.
+    Of short rows along memory, which are lanes, each element is gathered, as is what is selected along it. None: of what is gathered nothing is known.
     """
     near = [n for n in _near(end, stored) if n is end or n not in stored]
-    if any([n.op is Ops.IOTA for n in near]):
-        return 0.0
-    gathered = target.core.gather_cycles * target.lanes(end.dtype)
+    may_select = any([n.op is Ops.IOTA for n in near])
+    gathered = 0.0 if target is None else target.core.gather_cycles * target.lanes(end.dtype)
     cycles = 0.0
     for node in [n for n in near if n.op is Ops.REDUCE_AXIS]:
-        each = gathered if _is_short(node) and _reads_along(node) else SHORT_CYCLES
-        cycles += each * elements(node.src[0].shape)
+        is_gathered = (may_select or _is_short(node)) and _reads_along(node)
+        each = max(gathered if is_gathered else 0.0, 0.0 if may_select else SHORT_CYCLES)
+        cycles += each * elements(node.shape if may_select else node.src[0].shape)
     return cycles / max(1, elements(end.shape))
 
 
