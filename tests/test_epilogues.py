@@ -108,6 +108,8 @@ def test_a_reduction_is_not_computed_for_all_that_is_padded_around_it() -> None:
     assert [
         size for _, size in stored(x.max(3, keepdim=True).pad(around[:2] + ((1, 0), (0, 0))))
     ] == [612]
+    rows = given(41, 5, 178)  # an axis of 5 that nothing is joined along is not written out
+    assert [size for _, size in stored(rows.mean(0, keepdim=True).cat(rows, dim=0))][0] == 5 * 178
 
 
 def test_a_costly_value_that_two_kernels_read_is_computed_once() -> None:

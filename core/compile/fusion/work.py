@@ -148,7 +148,9 @@ def _written_out(nodes: Sequence[UOp]) -> set[UOp]:
         for axis, (size, (before, after)) in enumerate(zip(pad.shape, pad.arg)):
             ends = {end for end in (before, size - after) if 0 < end < size}
             borders.setdefault((joined[pad], axis), set()).update(ends)
-    chosen = {x for x, ends in borders.items() if is_short(x[0].shape[x[1]], len(ends) + 1)}
+    chosen = {
+        x for x, ends in borders.items() if ends and is_short(x[0].shape[x[1]], len(ends) + 1)
+    }
     return {x for x in placed if any([(joined[x], k) in chosen for k, _ in enumerate(x.shape)])}
 
 
