@@ -92,7 +92,9 @@ def _runs_in_one_user(
         are_rows = all([x is None or x[1] is None or _are_outer(end, x[1]) for x in others])
         return are_rows and not _waits_longer(node, end, longest, inside, stored, target)
     are_alike = all([other is None or other == found for other in others])
-    return are_alike and _are_columns(end, axes, longest, target)
+    # What is padded is written in parts by a kernel of its own; here each of the loops would ask for each element.
+    is_padded = any([n.op is Ops.PAD for n in (*inside, *_computed_by(node, stored))])
+    return are_alike and not is_padded and _are_columns(end, axes, longest, target)
 
 
 def _end_and_axes(
