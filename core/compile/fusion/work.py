@@ -197,7 +197,8 @@ def _is_along_memory(reduction: UOp) -> bool:
 
 def _is_short(reduction: UOp) -> bool:
     """Whether it is written out."""
-    return prod([reduction.src[0].shape[axis] for axis in reduction.arg[1]]) <= SHORT_REDUCTION
+    combined: int = prod([reduction.src[0].shape[axis] for axis in reduction.arg[1]])
+    return combined <= SHORT_REDUCTION
 
 
 def _reads_along(reduction: UOp) -> bool:
