@@ -1,12 +1,10 @@
 """The numbers of loops that something runs itself: those that several stores share get others in each store, and reductions that differ in
 them alone become one.
 
-    out[0] = sum[i](f(i)); out[1] = sum[i](g(i))   =   out[0] = sum[i](f(i)); out[1] = sum[j](g(j))
-
-    i: 0        1                                      i: 0 1    j: 0 1
-       f0 g0    f1 g1                                     f0 f1     g0 g1
-
     g(sum[i](f(i)), sum[j](f(j)))   =   g(s, s) where s = sum[i](f(i))
+
+    i: 0  1     j: 0  1         i: 0  1
+       f0 f1       f0 f1           f0 f1
 
 The number of a loop that something runs itself is a name alone. Reductions over one loop run in one loop of the program; of other
 names each has its own, and so its registers to itself.
@@ -24,7 +22,13 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 @step("sum[i](f(i)) = sum[j](f(j)), in each of several stores")
 def own_loops(nest: LoopNest, shared: tuple[UOp, ...] = ()) -> UOp:
-    """Each store but the first has loops of its own, but for those that are `shared`."""
+    """Each store but the first has loops of its own, but for those that are `shared`.
+
+    out[0] = sum[i](f(i)); out[1] = sum[i](g(i))   =   out[0] = sum[i](f(i)); out[1] = sum[j](g(j))
+
+        i: 0        1                                      i: 0 1    j: 0 1
+           f0 g0    f1 g1                                     f0 f1     g0 g1
+    """
     first, *others = nest.graph.src
     require(bool(others), "one store alone")
     number, stores = fresh_number(nest.graph), [first]
