@@ -78,6 +78,21 @@ def run(statements: list[Statement], known: list[Tensor], given_back: list[int])
     return [at(number) for number in given_back] + [known[0] + 1]
 
 
+def test_a_copy_of_what_was_computed_under_a_name_follows_the_name() -> None:
+    state, copies = line(1.0, 2.0), [line(0.0, 0.0) for _ in range(6)]
+
+    @TinyJit
+    def copied(copy: Tensor) -> Tensor:
+        copy.assign(state)
+        return copy + 1
+
+    for number, copy in enumerate(copies):
+        assert copied(copy).tolist() == [number * 100 + 2.0, number * 100 + 3.0]
+        assert copy.tolist() == state.tolist()
+        state += 100
+        state.tolist()  # the node of the sum, in memory by now, is that of the Tensor
+
+
 def test_result_by_name_is_no_argument_that_it_once_was() -> None:
     by_name, other = Tensor([1.0, 2.0]).realize(), Tensor([3.0, 4.0]).realize()
 

@@ -24,7 +24,9 @@ from proofgrad.core.ir.uop import UOp, toposort
 def own_loops(nest: LoopNest, shared: tuple[UOp, ...] = ()) -> UOp:
     """Each store but the first has loops of its own, but for those that are `shared`.
 
-    out[0] = sum[i](f(i)); out[1] = sum[i](g(i))   =   out[0] = sum[i](f(i)); out[1] = sum[j](g(j))
+    Then each loop of a reduction becomes one of the program:
+
+        out[0] = sum[i](f(i)); out[1] = sum[i](g(i))   =   out[0] = sum[i](f(i)); out[1] = sum[j](g(j))
 
         i: 0        1                                      i: 0 1    j: 0 1
            f0 g0    f1 g1                                     f0 f1     g0 g1

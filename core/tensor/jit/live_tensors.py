@@ -121,13 +121,13 @@ class Holders:
         return found
 
     def readers(self, nodes: set[UOp]) -> Iterator[tuple[Source, UOp]]:
-        """Where to find the Tensors whose node at the beginning is one of `nodes`, and that node.
+        """Where to find the Tensors whose node at the beginning is one of `nodes`, or came to one, and that node.
 
         A gradient may be gone by now: it was added to.
         """
         for entry in self.entries.values():
             node, tensor = entry.node(), entry.tensor()
-            if node is None or node not in nodes:
+            if node is None or (node not in nodes and computed(node) not in nodes):
                 continue
             owner = None if entry.owner is None else entry.owner()
             if owner is not None:
