@@ -19,7 +19,7 @@ import numpy
 
 from proofgrad import Tensor, TinyJit, nn
 from proofgrad.core.ir import uop
-from proofgrad.core.tensor.runtime import memory
+from proofgrad.core.tensor.runtime.table import MEMORY
 from proofgrad.nn.optim import Adam
 from proofgrad.nn.state import get_parameters
 
@@ -73,7 +73,7 @@ def held() -> dict[str, int]:
     gc.collect()
     return {
         "nodes": len(uop._NODES),
-        "buffers": len(memory._MEMORY),
+        "buffers": len(MEMORY),
         "objects": len(gc.get_objects()),
         "MB": resident_bytes() // 1_000_000,
     }

@@ -869,13 +869,13 @@ def alike_stores() -> Iterator[tuple[str, UOp]]:
 def reduced_twice() -> Iterator[tuple[str, UOp]]:
     """A reduction, and another one in loops of other numbers: of the same elements, of them turned around, in another way, or of the loop's square."""
     (row,), (i, j, k, m) = loops(2), inner_loops(2, 2, 2, 2, first=8)
-    first = reduce(Ops.ADD, load(X, row * 4 + i * 2 + j) * i, i, j)
-    terms = [load(X, row * 4 + k * 2 + m) * k, load(X, row * 4 + k * 2 + m) * m]
+    first = reduce(Ops.ADD, load(X, row * 4 + i * 2 + j) * i.cast(INT), i, j)
+    terms = [load(X, row * 4 + k * 2 + m) * k.cast(INT), load(X, row * 4 + k * 2 + m) * m.cast(INT)]
     for op, term in ((Ops.ADD, terms[0]), (Ops.ADD, terms[1]), (Ops.MAX, terms[0])):
         yield "reduced twice", UOp.sink(store(row, first * 2 + reduce(op, term, k, m)))
     inner = reduce(Ops.ADD, load(X, i * 2 + k), k)
     outer = reduce(Ops.ADD, inner * reduce(Ops.ADD, load(X, i * 2 + i), i), i)
-    yield "reduced twice", UOp.sink(store(row, outer + row))
+    yield "reduced twice", UOp.sink(store(row, outer + row.cast(INT)))
 
 
 def bounded_by_variables() -> Iterator[tuple[str, UOp]]:
