@@ -867,7 +867,9 @@ def alike_stores() -> Iterator[tuple[str, UOp]]:
 
 
 def reduced_twice() -> Iterator[tuple[str, UOp]]:
-    """A reduction, and another one in loops of other numbers: of the same elements, of them turned around, in another way, or of the loop's square."""
+    """A reduction, and another one in loops of other numbers: of the same elements, of them turned around, in another way, of the loop's square,
+    or up to a variable.
+    """
     (row,), (i, j, k, m) = loops(2), inner_loops(2, 2, 2, 2, first=8)
     first = reduce(Ops.ADD, load(X, row * 4 + i * 2 + j) * i.cast(INT), i, j)
     terms = [load(X, row * 4 + k * 2 + m) * k.cast(INT), load(X, row * 4 + k * 2 + m) * m.cast(INT)]
@@ -876,6 +878,10 @@ def reduced_twice() -> Iterator[tuple[str, UOp]]:
     inner = reduce(Ops.ADD, load(X, i * 2 + k), k)
     outer = reduce(Ops.ADD, inner * reduce(Ops.ADD, load(X, i * 2 + i), i), i)
     yield "reduced twice", UOp.sink(store(row, outer + row.cast(INT)))
+    ends = enumerate([N, N.const_like(N.vmax)], 8)
+    own, other = [UOp(Ops.RANGE, dtypes.index, (end,), (k, AxisRole.REDUCE)) for k, end in ends]
+    first, second = [reduce(Ops.ADD, load(X, row + loop), loop) for loop in (own, other)]
+    yield "reduced twice", UOp.sink(store(row, first + second * 2))
 
 
 def bounded_by_variables() -> Iterator[tuple[str, UOp]]:

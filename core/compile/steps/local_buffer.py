@@ -99,9 +99,9 @@ def _check_outside(
 
 
 def same_function(one: tuple[UOp, tuple[UOp, ...]], other: tuple[UOp, tuple[UOp, ...]]) -> bool:
-    """Whether two values are the same function of as many loops each, but for the order of commutative operands."""
+    """Whether two values are the same function of as many loops each, which end at the same, but for the order of commutative operands."""
     (value, loops), (same, own) = one, other
-    if list(map(size_of, loops)) != list(map(size_of, own)):
+    if [loop.src for loop in loops] != [loop.src for loop in own]:
         return False
     functions: dict[Any, int] = {}
     first = functions_of([value], loops, functions)[value]
