@@ -140,6 +140,11 @@ def gelu(x: Array) -> Array:
     return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
 
 
+def softsign(x: Array) -> Array:
+    """x / (1 + |x|), and the sign of an infinity, to which that tends."""
+    return np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x)))
+
+
 def elu(x: Array, alpha: float = 1.0) -> Array:
     """x above 0, else alpha * (exp(x) - 1)."""
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
@@ -359,7 +364,7 @@ _CLOSE: dict[str, Callable[..., Array]] = {
     "sigmoid": sigmoid, "softplus": softplus, "logsigmoid": lambda x: -softplus(-x),
     "silu": lambda x: x * sigmoid(x), "swish": lambda x: x * sigmoid(x), "gelu": gelu,
     "quick_gelu": lambda x: x * sigmoid(1.702 * x), "mish": lambda x: x * np.tanh(softplus(x)),
-    "softsign": lambda x: x / (1 + np.abs(x)), "elu": elu, "celu": celu, "selu": selu,
+    "softsign": softsign, "elu": elu, "celu": celu, "selu": selu,
     "hardsigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
     "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6, "rsqrt": lambda x: 1 / np.sqrt(x),
 }  # fmt: skip
