@@ -136,7 +136,7 @@ LAWS: dict[str, Law] = {
     ),
     "one_reduction": Law(
         iterations.claims_of("another number", RENUMBER) | _ONCE,
-        "two reductions in one way of as many iterations; that they are one function of their loops, node by node",
+        "two reductions in one way, in loops that end at the same; that they are one function of their loops, node by node",
     ),
     "reverse": Law(
         iterations.claims_of("from the last to the first", BACKWARDS) | _ONCE | _ORDER,
