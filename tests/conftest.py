@@ -218,6 +218,12 @@ def fresh_runs(monkeypatch: pytest.MonkeyPatch) -> _Runs:
     return fresh
 
 
+@pytest.fixture
+def no_known_runs(fresh_runs: _Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run is known, nor will be: small values, too, get memory of their own."""
+    monkeypatch.setattr(known_runs, "RESULT_BYTES", 0)
+
+
 @pytest.fixture(params=["0", "1"], ids=["unchecked", "checked"])
 def checked_runs(
     request: pytest.FixtureRequest, fresh_runs: _Runs, monkeypatch: pytest.MonkeyPatch

@@ -402,8 +402,7 @@ def address(tensor: Tensor) -> int:
     return memory_of(buffer_of(tensor.uop)).address
 
 
-def test_write_is_in_place_when_nobody_reads_the_old_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_runs, "RESULT_BYTES", 0)  # small values get memory of their own
+def test_write_is_in_place_when_nobody_reads_the_old_value(no_known_runs: None) -> None:
     x = Tensor([1.0, 2.0, 3.0]).realize()
     before, held = address(x), GlobalCounters.mem_used
     x.assign(x * 2).realize()
@@ -433,8 +432,7 @@ def test_write_that_reads_other_positions_takes_new_memory() -> None:
     assert x.tolist() == [1, 1, 2]
 
 
-def test_reader_in_the_same_run_runs_before_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_runs, "RESULT_BYTES", 0)  # small values get memory of their own
+def test_reader_in_the_same_run_runs_before_the_write(no_known_runs: None) -> None:
     x = Tensor([1.0, 2.0, 3.0]).realize()
     before = address(x)
     total = x.sum()

@@ -14,7 +14,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.jit import slots
 from proofgrad.core.tensor.runtime import canonical as numbering
-from proofgrad.core.tensor.runtime import execute, known_runs, launches, realize
+from proofgrad.core.tensor.runtime import execute, launches, realize
 from proofgrad.core.tensor.runtime.memory import memory_of
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.verify.sampled.kernels import CheckError
@@ -82,9 +82,10 @@ def test_inputs_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> N
         (x * 2 - y).realize()
 
 
-def test_input_that_somebody_holds_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_that_somebody_holds_is_not_written_over(
+    no_known_runs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = data(1, 2, 3)
-    monkeypatch.setattr(known_runs, "RESULT_BYTES", 0)  # small values get memory of their own
     monkeypatch.setattr(
         realize, "_unneeded", lambda given, kept, devices: frozenset(range(len(given)))
     )
