@@ -153,6 +153,8 @@ class _Printer(LoopPrinter, MemoryPrinter):
             is_guess = node in self.choices_by_data
             write = write_unpredictable_choice if is_guess else write_alu
             self.registers[node] = write(self.writer, node, operands)
+            if node in self.masks:
+                self.writer.widen(self.registers[node], node.dtype.lanes)
             if node.op is Ops.MUL:
                 self.products[node] = self.writer.block
         else:

@@ -240,7 +240,9 @@ def _mask(writer: Writer, position: Position, dtype: DType) -> str:
     bools = dtypes.bool.vec(dtype.lanes)
     if position.mask is None:
         return f"{register_type(bools)} splat (i1 true)"
-    mask = position.mask if position.mask_lanes > 1 else writer.splat(position.mask, bools)
+    is_one = position.mask_lanes == 1
+    splat, truths = writer.splat, writer.truths
+    mask = splat(position.mask, bools) if is_one else truths(position.mask, dtype.lanes)
     return f"{register_type(bools)} {mask}"
 
 

@@ -93,6 +93,12 @@ def _asked(node: UOp, are_vectors: bool) -> tuple[UOp, ...]:
     return node.src[:1] if node.op is Ops.WHERE else ()
 
 
+def masks_of_lanes(linear: UOp) -> Truths:
+    """The masks under which lanes are loaded or stored."""
+    masks = [mask for node in linear.src if node.op is INDEX for mask in node.src[2:]]
+    return frozenset([mask for mask in masks if mask.dtype.lanes > 1])
+
+
 def growing_masks(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     """The innermost loops of sums with masks that hold in all iterations if they hold in the last, which other loops decide; those masks."""
     found: dict[UOp, tuple[UOp, ...]] = {}

@@ -22,6 +22,7 @@ class Writer:
         self.block = "entry"
         self.zero_bytes = 0  # bytes of zeros that masked loads may read instead of the buffer
         self._counts: dict[str, int] = {}
+        self._words: dict[str, str] = {}  # of masks of lanes
 
     def fresh(self, hint: str) -> str:
         """A new name without `%`: hint0, hint1, ..."""
@@ -71,6 +72,16 @@ class Writer:
         first = self.let(f"insertelement {vector} poison, {element} {scalar}, i64 0")
         order = f"<{dtype.lanes} x i32> zeroinitializer"
         return self.let(f"shufflevector {vector} {first}, {vector} poison, {order}")
+
+    def widen(self, mask: str, lanes: int) -> None:
+        """Keep a mask of lanes as words, too: LLVM has truths in halves of words from one block to the next, and widens them at each use."""
+        self._words[mask] = self.let(f"sext <{lanes} x i1> {mask} to <{lanes} x i32>")
+
+    def truths(self, mask: str, lanes: int) -> str:
+        """A mask of lanes for an access: the signs of its words, if it has any, which the instruction reads as they are."""
+        if (words := self._words.get(mask)) is None:
+            return mask
+        return self.let(f"icmp slt <{lanes} x i32> {words}, zeroinitializer")
 
     def lane(self, vector: str, dtype: DType, number: int) -> str:
         """Lane `number` of a vector of type `dtype`."""
