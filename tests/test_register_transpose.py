@@ -52,6 +52,17 @@ def test_rows_beyond_the_edge_are_asked_for_before_they_are_stored_together() ->
     assert masked and text.count(".whole:") == text.count(".each:") == len(masked)
 
 
+def test_rows_under_one_mask_are_stored_together_or_not_at_all() -> None:
+    """The last block of tiles has fewer of them: of its four rows all are there, or none, so there is no way for each row."""
+    linear = linear_of(images(4, 256, 4, 4).conv_transpose2d(images(256, 1024, 1, 1)))
+    groups = transposed_stores(linear).values()
+    masks = [{s.src[0].src[2:] for s in rows} for rows in groups]
+    masked = [found for found in masks if found != {()}]
+    assert all(len(found) == 1 for found in masked)
+    text = emit(linear, "kernel", Dialect()).text
+    assert masked and text.count(".whole:") == len(masked) and ".each:" not in text
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_other_sizes_are_stored_one_by_one(dtype: str) -> None:
     weights = images(32, 32, 3, 3, dtype=dtype)

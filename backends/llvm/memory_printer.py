@@ -293,15 +293,18 @@ class MemoryPrinter(PrinterState):
         if not asked:
             return write_transposed_stores(self.writer, positions[0], dtype, rows)
         writer, label = self.writer, self.writer.fresh("rows")
+        is_one = asked[0].dtype.lanes == 1 and all([s.src[0].src[2:] == asked for s in stores])
+        other = "end" if is_one else "each"  # all rows, or none
         whole = self._where_all(asked)
-        writer.do(f"br i1 {whole}, label %{label}.whole, label %{label}.each")
+        writer.do(f"br i1 {whole}, label %{label}.whole, label %{label}.{other}")
         writer.begin_block(f"{label}.whole")
         write_transposed_stores(writer, positions[0], dtype, rows)
         writer.do(f"br label %{label}.end")
-        writer.begin_block(f"{label}.each")
-        for position, row in zip(positions, rows):
-            write_store(writer, position, dtype, row)
-        writer.do(f"br label %{label}.end")
+        if not is_one:
+            writer.begin_block(f"{label}.each")
+            for position, row in zip(positions, rows):
+                write_store(writer, position, dtype, row)
+            writer.do(f"br label %{label}.end")
         writer.begin_block(f"{label}.end")
 
     def _is_on(self, mask: UOp) -> bool:
