@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proofgrad import Context, Tensor
+from proofgrad import Context, Device, Tensor
+from proofgrad.backends.cpu.generator import unnamed
 from proofgrad.core.compile.compiler import Compiler
 from proofgrad.core.compile.fusion.kernels import _Work
 from proofgrad.core.compile.fusion.rows import _longest_reductions
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compiler
 
 
 @pytest.fixture
@@ -90,3 +92,14 @@ def test_the_longest_reduction_ends_where_a_buffer_is() -> None:
     assert [found[n] for n in (rows, twice, whole)] == [5, 5, 5]
     found = _longest_reductions(nodes, {rows})
     assert [found[n] for n in (rows, twice, whole)] == [5, 0, 3]
+
+
+def test_kernels_that_differ_by_their_names_alone_are_one_text() -> None:
+    """As updates of parameters of other sizes do: how many iterations there are is said to each call."""
+    bodies = [compiler().kernel_graph(UOp.sink((Tensor(np.ones(n, np.float32)).realize() * 0.875).uop).replace(arg="CPU"))
+              for n in (1 << 15, 1 << 16)]  # fmt: skip
+    sources = [compiler().sources(graph.src[-1].src[0], "CPU")[-1] for graph in bodies]
+    assert sources[0].entry != sources[1].entry and sources[0].text != sources[1].text
+    assert unnamed(sources[0]) == unnamed(sources[1])
+    compiled = [Device["CPU"].compile(source).data for source in sources]
+    assert compiled[0] == compiled[1]

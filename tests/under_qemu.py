@@ -25,6 +25,7 @@ import numpy as np
 from proofgrad import Device, Tensor, dtypes
 from proofgrad.backends.cpu.absent import AbsentCpu
 from proofgrad.backends.cpu.codegen import Host
+from proofgrad.backends.cpu.generator import ENTRY
 from proofgrad.backends.cpu.processors import processor_named
 from proofgrad.core.compile.machine.target import Binary, Launch, Source
 
@@ -122,11 +123,11 @@ def _start(source: Source, sizes: Sequence[int]) -> str:
     ]
     table = ", ".join([f"ptr {name}" for name in names])
     lines += [f"@table = internal global [{len(names)} x ptr] [{table}]", LIBRARY]
-    lines += [f"declare void @{source.entry}(ptr, i64, i64)", "define void @_start() noreturn {"]
+    lines += [f"declare void @{ENTRY}(ptr, i64, i64)", "define void @_start() noreturn {"]
     for name, size in zip(names, sizes, strict=True):
         lines.append(f"  call void @move(i64 {READ}, i64 0, ptr {name}, i64 {size})")
     for first, last in parts:
-        lines.append(f"  call void @{source.entry}(ptr @table, i64 {first}, i64 {last})")
+        lines.append(f"  call void @{ENTRY}(ptr @table, i64 {first}, i64 {last})")
     lines += [
         f"  call void @move(i64 {WRITE}, i64 1, ptr {names[0]}, i64 {sizes[0]})",
         f"  %never = call i64 @sys(i64 {EXIT}, i64 0, i64 0, i64 0)",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proofgrad.backends.cpu.codegen import Host
-from proofgrad.backends.cpu.generator import Generator
+from proofgrad.backends.cpu.generator import ENTRY, Generator, unnamed
 from proofgrad.backends.cpu.memory import Adopted, Block, Part, Pool
 from proofgrad.backends.cpu.replay import BRIEF_FLOPS, REPLAY_IR, Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
@@ -50,7 +50,7 @@ class CpuBackend(Generator):
 
     def in_caches(self, source: Source) -> Any:
         """The library of a kernel, which stores nothing past the caches."""
-        return self.host.link(self.object_code(stored_in_caches(source.text)), source.entry)
+        return self.host.link(self.object_code(stored_in_caches(unnamed(source))), ENTRY)
 
     def alloc(self, nbytes: int) -> Block:
         return self.memory.take(nbytes)
@@ -97,7 +97,7 @@ class _DirectLaunch:
     shares = False
 
     def __init__(self, library: Any, source: Source) -> None:
-        self._library, address = library, library[source.entry]
+        self._library, address = library, library[ENTRY]
         self.source, self.flops = source, source.cost_flops
         is_brief = self.flops < BRIEF_FLOPS
         self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(address)
@@ -137,7 +137,7 @@ class _ParallelLaunch:
     shares = True
 
     def __init__(self, threads: ThreadPool, library: Any, source: Source) -> None:
-        self._threads, self._library, self.address = threads, library, library[source.entry]
+        self._threads, self._library, self.address = threads, library, library[ENTRY]
         self._table = ctypes.c_void_p * len(source.params)
         self.size = source.thread_size or 1
         self.source, self.flops = source, source.cost_flops

@@ -30,6 +30,9 @@ from proofgrad.core.ir.uop import UOp
 NONTEMPORAL_CACHES = 4
 # Who has these instructions gathers as fast as it reads: older processors of Intel since a remedy of 2023 do not, AMD's do not.
 _GATHERS = "avx512fp16"
+# What every kernel is called in object code, so that those which differ by nothing but their names, as updates of parameters of
+# other sizes do, are compiled once.
+ENTRY = "kernel"
 # The instructions that have the DOT of a vector of int32, by its bits.
 _HAVE_DOT = {128: "sse2", 256: "avx2", 512: "avx512bw"}
 
@@ -91,7 +94,7 @@ class Generator(Backend):
         return emit(linear, name, self.dialect)
 
     def compile(self, source: Source) -> Binary:
-        return Binary(source.entry, self.object_code(source.text), source)
+        return Binary(ENTRY, self.object_code(unnamed(source)), source)
 
     def object_code(self, ir: str) -> bytes:
         """LLVM IR compiled for the host, from the cache on disk if it is there."""
@@ -105,6 +108,12 @@ class Generator(Backend):
     def assembly(self, source: Source) -> str:
         """The machine's instructions of a kernel, for people."""
         return self.host.assembly(source.text)
+
+
+def unnamed(source: Source) -> str:
+    """The text of a kernel that is called `ENTRY`."""
+    name = f"@{source.entry}"
+    return source.text.replace(f"{name}(", f"@{ENTRY}(").replace(f"{name}.body(", f"@{ENTRY}.body(")
 
 
 def memory_here(host: Host) -> Memory:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from proofgrad.backends.cpu.generator import ENTRY
 from proofgrad.backends.cpu.parts import Job, in_parts
 from proofgrad.backends.llvm.nontemporal import is_stored_past
 
@@ -183,7 +184,7 @@ class Replay:
                 if max([uses[memory] for memory in jobs[k].written]) > 1:
                     source = self._launches[k].source
                     self._libraries[k] = library = backend.in_caches(source)
-                    jobs[k] = replace(jobs[k], address=library[source.entry])
+                    jobs[k] = replace(jobs[k], address=library[ENTRY])
         return jobs
 
     def _group_of(self, jobs: Sequence[tuple[Job, int]]) -> tuple[int, int]:
@@ -202,8 +203,8 @@ class Replay:
         leaves = [leaf for record in records for leaf in self._leaves(*record)]
         for number, (kernel, table, size) in enumerate(leaves):
             launch, own, _ = self._slots[number]
-            code = self._libraries.get(number, {launch.source.entry: launch.address})
-            is_right = (kernel, size) == (code[launch.source.entry], launch.size)
+            code = self._libraries.get(number, {ENTRY: launch.address})
+            is_right = (kernel, size) == (code[ENTRY], launch.size)
             first = (table - addresses) // 8
             found.append(
                 (launch if is_right else None, list(self._addresses[first : first + len(own)]))
