@@ -26,10 +26,10 @@ def own_bytes(linear: UOp) -> tuple[int, ...]:
     found: dict[UOp, set[int]] = {memory: set() for memory in slots.values()}
     known: dict[UOp, _Sum | None] = {}
     for node in linear.src:
-        if (node.op is Ops.LOAD or node.op is Ops.STORE) and node.src[0].src[0] in found:
-            value = node.src[1] if node.op is Ops.STORE else node
-            own = _own_elements(node.src[0], value.dtype.lanes, loop, known)
-            found[node.src[0].src[0]].add(own)
+        if node.op is Ops.LOAD or node.op is Ops.STORE:
+            memory, value = node.src[0].src[0], node.src[1] if node.op is Ops.STORE else node
+            if memory in found and 0 not in found[memory]:  # with it, nothing else is asked
+                found[memory].add(_own_elements(node.src[0], value.dtype.lanes, loop, known))
     return tuple([_bytes(slots.get(k), found) for k in range(max(slots) + 1)])
 
 
