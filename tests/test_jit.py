@@ -6,6 +6,7 @@ import gc
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from counted_calls import calls
 
@@ -208,6 +209,22 @@ def test_argument_that_is_also_the_state() -> None:
     assert [f(line(0, 1)).tolist() for _ in range(3)] == [[2, 2], [3, 2], [4, 2]]
     assert f(total).tolist() == [6, 6]
     assert total.tolist() == [6, 6]
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    (
+        ([True, False, True], [[1.0, 2.0], [5.0, 6.0]]),
+        (np.array([True, False, True]), [[1.0, 2.0], [5.0, 6.0]]),
+        (([[True, False], [False, True], [True, True]],), [1.0, 4.0, 5.0, 6.0]),
+        ((slice(1, None), [np.True_, False]), [[3.0], [5.0]]),
+        ([False] * 3, []),
+    ),
+)
+def test_a_list_or_array_of_bools_is_an_index_as_one_of_ints_is(index: Any, expected: Any) -> None:
+    picked = TinyJit(lambda x: (x[index] * 1).realize())
+    x = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).realize()
+    assert [picked((x + k).realize()).tolist() for k in (7, 8, 0)][2] == expected
 
 
 def test_random_numbers_go_on() -> None:

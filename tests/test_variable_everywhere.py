@@ -370,10 +370,10 @@ def test_training_over_batches_of_variable_size() -> None:
     np.testing.assert_allclose(nets[1].weight.numpy(), nets[0].weight.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_batch_norm_remembers_batches_of_variable_size() -> None:
-    size = Variable("batch", 2, 9)
+def test_batch_norm_remembers_batches_of_variable_size_and_nothing_of_an_empty_one() -> None:
+    size = Variable("batch", 0, 9)
     norms = [nn.BatchNorm(4), nn.BatchNorm(4)]
-    for k in (3, 9, 2):
+    for k in (3, 0, 9, 2):
         for norm, count in zip(norms, (k, size.bind(k))):
             with Tensor.train():
                 norm(Tensor(X)[:count]).realize()

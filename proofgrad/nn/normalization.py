@@ -76,7 +76,10 @@ class BatchNorm(Shown):
             unbiased = variance * Tensor(count) / Tensor(count - 1).maximum(1)
         for kept, new in ((self.running_mean, mean), (self.running_var, unbiased)):
             seen = new.detach().cast(kept.dtype) * self.momentum
-            kept.assign(kept * (1 - self.momentum) + seen)
+            learnt = kept * (1 - self.momentum) + seen
+            kept.assign(
+                learnt if isinstance(count, int) else (Tensor(count) > 0).where(learnt, kept)
+            )
 
 
 @made_once

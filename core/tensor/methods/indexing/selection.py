@@ -84,7 +84,7 @@ class Selection(Reduction):
             return seen
         mask = self._mask_index(index) if is_plain(self.shape) else None
         if mask is not None:
-            return self._where_true(mask)
+            return self._where_true(mask, _known_flags(index))
         cut, pending = self._cut_and_positions(index)
         return self._viewed(cut)._pick_by_tensors(pending)
 
@@ -191,7 +191,7 @@ class Selection(Reduction):
             hasattr(part, "__array__") and hasattr(part, "dtype")
         ):
             part = part if isinstance(part, TensorBase) else self._as_index(part)
-            numbers = given if given is not part and part.dtype.is_int else None
+            numbers = given if given is not part else None
         if not isinstance(part, TensorBase):
             if hasattr(part, "__index__"):
                 return part.__index__()
@@ -208,12 +208,14 @@ class Selection(Reduction):
             return self._iota(0)
         return self._as_tensor(list(values) if isinstance(values, (tuple, range)) else values)
 
-    def _positions_of_mask(self, mask: TensorBase, axis: Whole) -> list[Any]:
+    def _positions_of_mask(self, part: Any, axis: Whole) -> list[Any]:
         """Where the mask is true: computed now, as the size of the result depends on it."""
+        mask = _tensor_of(part)
         self._check_mask(mask, axis)
         if not mask.ndim:
             raise IndexError("a single bool is a mask of all axes alone; use where, or an int")
-        positions, count = self._with(mask._uop)._true_positions()
+        flags = _known_flags(part.values) if isinstance(part, _Numbers) else None
+        positions, count = self._with(mask._uop)._true_positions(flags)
         shape = sizes().value_of_shape(mask.shape)
         return positions._cut(0, 0, count)._position_of_each_axis(shape)
 
@@ -237,12 +239,12 @@ class Selection(Reduction):
                 f" {show(self.shape)}; the sizes must be equal"
             )
 
-    def _where_true(self, mask: TensorBase) -> Self:
+    def _where_true(self, mask: TensorBase, flags: bytes | None) -> Self:
         """The elements of the first axes where the mask is true, which is computed now. A single bool takes all or nothing.
 
         They are the first of some more, so that kernels are the same for most numbers of them.
         """
-        positions, count = self._with(mask._uop)._true_positions()
+        positions, count = self._with(mask._uop)._true_positions(flags)
         rows = self.reshape((prod(mask.shape), *self.shape[mask.ndim :]))
         return _rows_at(rows, positions)._first_rows(count)
 
@@ -253,10 +255,13 @@ class Selection(Reduction):
             shrunk(whole._uop, [(0, count), *[(0, n) for n in self.shape[1:]]]), self.device
         )
 
-    def _true_positions(self) -> tuple[Self, int]:
-        """The positions of the true elements in row-major order, and how many there are, computed now; behind them others."""
-        if not self._is_seen_by_kernels():
-            flags = bytes(reading.read(self._uop, self.device))
+    def _true_positions(self, flags: bytes | None = None) -> tuple[Self, int]:
+        """The positions of the true elements in row-major order, and how many there are, computed now; behind them others.
+
+        `flags`: the elements, where they are known, as those of a list are, which nothing is computed for.
+        """
+        if flags is not None or not self._is_seen_by_kernels():
+            flags = bytes(reading.read(self._uop, self.device)) if flags is None else flags
             positions = array("i", compress(range(len(flags)), flags))
             count = len(positions)
             data = positions.tobytes() + bytes(4 * (room_for(count) - count))
@@ -392,15 +397,20 @@ class Selection(Reduction):
         check_inside(index, axis, self.shape, from_end=False)
 
 
+def _tensor_of(part: Any) -> Any:
+    return part.positions if isinstance(part, _Numbers) else part
+
+
 def _is_mask(part: Any) -> bool:
-    return isinstance(part, TensorBase) and part.dtype.is_bool
+    tensor = _tensor_of(part)
+    return isinstance(tensor, TensorBase) and tensor.dtype.is_bool
 
 
 def _axes_of(part: Any) -> int:
     """How many axes a part of an index says something of: those of a mask, none for a new axis."""
     if part is None or part is Ellipsis:
         return 0
-    return part.ndim if _is_mask(part) else 1
+    return _tensor_of(part).ndim if _is_mask(part) else 1
 
 
 @made_once
@@ -480,10 +490,17 @@ def _from_begin(bound: Any, size: Any) -> Any:
 
 
 class _Numbers(NamedTuple):
-    """Positions that are known: lists and arrays."""
+    """Positions, or the elements of a mask, that are known: lists and arrays."""
 
     values: Any
     positions: Any
+
+
+def _known_flags(mask: Any) -> bytes | None:
+    """The elements of a mask that is a list or an array; None: it is a Tensor, or one of another library."""
+    if isinstance(mask, (list, tuple)):
+        return bytes(map(bool, flatten_nested(mask)[1]))
+    return bytes(mask.tobytes()) if hasattr(mask, "tobytes") else None
 
 
 def _check_positions(values: Any, axis: int, shape: Shape) -> None:
