@@ -243,3 +243,5 @@ def test_lists_of_numbers_of_numpy_beside_those_of_python_are_numbers() -> None:
     whole = Tensor([[np.int64(3), 4], [5, np.uint8(6)]])
     assert whole.tolist() == [[3, 4], [5, 6]] and whole.dtype is dtypes.int32
     assert Tensor([np.float32(1.5), 2], dtype="float64").dtype is dtypes.float64
+    assert Tensor([np.True_, False]).dtype is dtypes.bool
+    assert Tensor([[np.True_], [2.5]]).tolist() == [[1.0], [2.5]]

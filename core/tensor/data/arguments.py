@@ -34,6 +34,8 @@ def plain_number(value: Any) -> Any:
         return value
     if kind is tuple or kind is list:
         return value if is_plain(value) else kind([plain_number(part) for part in value])
+    if kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"):  # no number to `numbers`
+        return bool(value)
     if isinstance(value, (int, float)) or not isinstance(value, NumbersReal):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
