@@ -23,8 +23,9 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.arena import make_arena
 from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 from proofgrad.verify.sampled import arithmetic as arithmetic
-from proofgrad.verify.sampled.freedom import Estimate, estimate, estimate_reduction
+from proofgrad.verify.sampled.freedom import Estimate, estimate, estimate_reduction, largest
 from proofgrad.verify.sampled.graph_stages import check_parts, compare_graphs
+from proofgrad.verify.sampled.inputs import KINDS, element
 from proofgrad.verify.sampled.kernels import CheckError, ValueChecker, _draw
 from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_plan
 from proofgrad.verify.sampled.nesting import NotReadable
@@ -129,6 +130,56 @@ def test_sum_in_any_order_is_within_its_freedom(dtype: DType) -> None:
         for k in draw.permutation(count):
             total = arithmetic.compute(Ops.ADD, dtype, (total, terms[k]), (dtype, dtype))
         assert freedom.agrees(total, dtype).all()
+
+
+def test_products_that_are_too_large_may_be_added_without_rounding() -> None:
+    """In float32 2 * largest - largest is infinite, or the largest where it is rounded once; an infinite factor says what it is."""
+    one = Estimate(numpy.array([[largest(F), 2.0], [-largest(F), 1.0]], numpy.float32))
+    factor = Estimate(numpy.array([[2.0, math.inf], [1.0, 1.0]], numpy.float32))
+    product = estimate(Ops.MUL, F, (one, factor), (F, F))
+    assert product.error is None and product.values.tolist()[0] == [math.inf, math.inf]
+    total = estimate_reduction(Ops.ADD, F, product, 2)
+    assert total.agrees(numpy.array([largest(F), math.inf], numpy.float32), F).all()
+    assert total.agrees(numpy.zeros(2, numpy.float32), F).tolist() == [True, False]
+
+
+F, I = dtypes.float32, dtypes.int32
+# What is right, and what a compiler might make of it: of a few of the values that kernels are checked with they differ.
+AT_THE_ENDS: dict[str, tuple[DType, Callable[..., Any], Callable[..., Any]]] = {
+    "a cast that saturates": (F, lambda x, y: _to_half(x), lambda x, y: _to_half(x.clip(-65504, 65504))),
+    "x * 0 is 0": (F, lambda x, y: x * 0 + 1, lambda x, y: numpy.ones_like(x)),
+    "denormals are 0": (F, lambda x, y: x, lambda x, y: numpy.where(abs(x) < 2.0**-126, x * 0, x)),
+    "no reciprocal of denormals": (
+        F, lambda x, y: 1 / x, lambda x, y: numpy.where(abs(x) < 2.0**-126, math.inf, 1 / x),
+    ),
+    "exp2 in its range alone": (F, lambda x, y: numpy.exp2(x), lambda x, y: numpy.exp2(x.clip(-126, 127))),
+    "one rounding for two": (F, lambda x, y: x * y + y, lambda x, y: _fused(x, y, y)),
+    "NaN is less": (F, lambda x, y: x < y, lambda x, y: ~(x >= y)),
+    "0 - x is -x": (F, lambda x, y: 0 - x, lambda x, y: -x),
+    "halves are added": (F, lambda x, y: (x + y) * numpy.float32(0.5), lambda x, y: x / 2 + y / 2),
+    "no maximum": (F, lambda x, y: numpy.exp2(x - numpy.maximum(x, y)), lambda x, y: numpy.exp2(x) / numpy.exp2(numpy.maximum(x, y))),
+    "the least number over -1": (I, lambda x, y: -x, lambda x, y: numpy.where(x == I.lo, I.hi, -x)),
+    "x < y is x - y < 0": (I, lambda x, y: x < y, lambda x, y: x - y < 0),
+}  # fmt: skip
+
+
+def _to_half(x: Any) -> Any:
+    return arithmetic.cast(x, F, dtypes.float16)
+
+
+def _fused(x: Any, y: Any, z: Any) -> Any:
+    return arithmetic.compute(Ops.FMA, F, (x, y, z), (F, F, F))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", AT_THE_ENDS)
+def test_some_of_few_values_tell_what_is_wrong_at_the_ends_of_a_type(name: str) -> None:
+    dtype, right, wrong = AT_THE_ENDS[name]
+    at, kind = numpy.arange(420), numpy.arange(420) % KINDS
+    x, y = [element(slot, dtype, at, kind, 0) for slot in (0, 1)]
+    a, b = right(x, y), wrong(x, y)
+    same = a == b if a.dtype.kind in "bi" else arithmetic.same_bits(a, b, F)
+    assert not same.all()
 
 
 def test_sum_of_whole_numbers_has_no_freedom() -> None:

@@ -32,12 +32,14 @@ _WHOLE_TERM = {dtypes.float32: 2.0**10, dtypes.float64: 2.0**20}
 class Estimate:
     """Values, and how far a right kernel may be from each; None: not at all.
 
-    Integers that are the bits of floats say so in `bits_of`: their error is that of the floats.
+    Integers that are the bits of floats say so in `bits_of`: their error is that of the floats. Products of finite numbers that
+    are too large are `too_large`: a sum may add them without rounding, and then they are not infinite.
     """
 
     values: Values
     error: Values | None = None
     bits_of: DType | None = None
+    too_large: Values | None = None
 
     def agrees(self, other: Values, dtype: DType) -> Values:
         """Whether other values are what this allows."""
@@ -83,12 +85,19 @@ def estimate(op: Ops, dtype: DType, args: Sequence[Estimate], sources: Sequence[
 def estimation(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Callable[..., Estimate]:
     """The function of estimates that an elementwise operation is, of these types."""
     value = operation(op, dtype, sources)
+    is_product = op is Ops.MUL and dtype.is_float
     is_exact = op not in APPROXIMATED and not (op is Ops.BITCAST and sources[0].is_float)
 
     def estimated(*args: Estimate) -> Estimate:
+        values = value(*[a.values for a in args])
         if is_exact and not any([a.error is not None for a in args]):
-            return Estimate(value(*[a.values for a in args]))
-        return _with_error(op, dtype, value(*[a.values for a in args]), args, sources)
+            found = Estimate(values)
+        else:
+            found = _with_error(op, dtype, values, args, sources)
+        if is_product and numpy.isinf(values).any():
+            finite = numpy.isfinite(args[0].values) & numpy.isfinite(args[1].values)
+            found.too_large = numpy.isinf(values) & finite
+        return found
 
     return estimated
 
@@ -138,7 +147,8 @@ def smallest(dtype: DType) -> float:
     return float(2.0 ** max(2 - (1 << (exponent - 1)) - fraction, -1074))
 
 
-def _largest(dtype: DType) -> float:
+def largest(dtype: DType) -> float:
+    """The largest finite number."""
     exponent, _ = dtypes.finfo(dtype)
     return float((2.0 - unit(dtype)) * 2.0 ** ((1 << (exponent - 1)) - 1))
 
@@ -178,7 +188,7 @@ def _settled(error: Values, values: Values, dtype: DType, touched: Values) -> Va
     error = error + numpy.where(
         error > 0, unit(dtype) * numpy.abs(_wide(values)) + smallest(dtype), 0.0
     )
-    unsure = numpy.isnan(error) | (numpy.abs(_wide(values)) + error >= _largest(dtype))
+    unsure = numpy.isnan(error) | (numpy.abs(_wide(values)) + error >= largest(dtype))
     wild = ~numpy.isfinite(values)
     return numpy.where(
         wild, numpy.where(touched, numpy.inf, 0.0), numpy.where(unsure, numpy.inf, error)
@@ -304,6 +314,9 @@ def estimate_reduction(op: Ops, dtype: DType, each: Estimate, terms: int) -> Est
         return Estimate(values, error)
     with numpy.errstate(all="ignore"):
         error = (_of_sum if op is Ops.ADD else _of_product)(dtype, wide, each.error, values, terms)
+    if op is Ops.ADD and terms > 1 and each.too_large is not None:
+        unsure = numpy.broadcast_to(each.too_large & numpy.isinf(each.values), wide.shape)
+        error = numpy.where(unsure.any(axis=0), numpy.inf, error)
     return Estimate(values, error if error.any() else None)
 
 
@@ -334,7 +347,7 @@ def _of_sum(dtype: DType, wide: Values, error: Values | None, values: Values, te
     if error is not None:
         own = numpy.broadcast_to(error, wide.shape).sum(axis=0)
     wild = ~numpy.isfinite(wide).all(axis=0)
-    unsure = (total + own + bound >= _largest(dtype)) | (wild & (own > 0))
+    unsure = (total + own + bound >= largest(dtype)) | (wild & (own > 0))
     limit = _WHOLE_TERM.get(dtype, 0.0)
     is_whole = (finite == numpy.rint(finite)) & (numpy.abs(finite) <= limit)
     exact = is_whole.all(axis=0) & (total < 1 / unit(dtype)) & (own == 0)
@@ -352,7 +365,7 @@ def _of_product(
     above = numpy.maximum(parts, 1.0).prod(axis=0)
     below = numpy.minimum(parts, 1.0).prod(axis=0)
     bound = (terms + 1) * unit(dtype) * numpy.abs(_wide(values))
-    unsure = (above >= _largest(dtype)) | (below <= smallest(dtype) / unit(dtype) * 2)
+    unsure = (above >= largest(dtype)) | (below <= smallest(dtype) / unit(dtype) * 2)
     if error is not None:
         unsure = unsure | (numpy.broadcast_to(error, wide.shape) > 0).any(axis=0)
     exact = (terms <= 1) & ~unsure

@@ -4,7 +4,7 @@ Owns: which values, and where each lies. Does not own: what is computed of them.
 
 Each sampled element sees memory of one of several kinds: small whole numbers, whose products and sums
 are exact, so that one term too many shows among a million; numbers of some sizes; numbers among which are
-infinities, NaN, -0.0, denormals and the ends of a type; and numbers that are all below 0, or all above, of which a 0 too
+infinities, NaN, -0.0, denormals and the ends of a type, or these alone, for work on single elements; and numbers that are all below 0, or all above, of which a 0 too
 many is the largest or the smallest; they are near 0, so that exp2 of a sum of their products stays in its range; and numbers of all
 sizes of which products stay in range, for functions that take large ones, or small ones, in another way. Integers, which may be indices, are small and
 sometimes below 0 or far too large.
@@ -21,9 +21,10 @@ import numpy
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import from_bits
 from proofgrad.verify.sampled.arithmetic import Values, cast, kept_as
+from proofgrad.verify.sampled.freedom import largest
 
-KINDS = 6
-WHOLE, MIXED, CORNERS, BELOW, ABOVE, SIZES = range(KINDS)
+KINDS = 7
+WHOLE, MIXED, CORNERS, BELOW, ABOVE, SIZES, ENDS = range(KINDS)
 _NEAR = 0.125  # what is near 0 is a multiple of this; products and sums of such are exact, too
 _BITS = 12
 _COUNT = 1 << _BITS  # values of each kind
@@ -60,9 +61,10 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
         row = draw.normal(size=_COUNT) * numpy.exp2(draw.integers(-3, 4, _COUNT))
     elif kind == MIXED:
         row = draw.integers(0, min(64, (dtype.hi or 64) + 1), _COUNT).astype(kept_as(dtype))
-    elif kind == CORNERS:
+    elif kind in (CORNERS, ENDS):
         corners = _float_corners(dtype) if is_float else _integer_corners(dtype)
-        positions = draw.choice(_COUNT, _COUNT // 8, replace=False)
+        share = 8 if kind == CORNERS else 1
+        positions = draw.choice(_COUNT, _COUNT // share, replace=False)
         row[positions] = numpy.array(corners, row.dtype)[
             draw.integers(0, len(corners), len(positions))
         ]
@@ -80,9 +82,11 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
 
 
 def _float_corners(dtype: DType) -> list[float]:
-    largest = dtypes.max(dtype)
-    small = [float(from_bits(bits, dtype)) for bits in (1, 2)]
-    return [0.0, -0.0, math.inf, -math.inf, math.nan, *small, -small[0], 0.5, -1.0, largest, 1e4]
+    most, least = largest(dtype), 2.0 ** (2 - (1 << dtypes.finfo(dtype)[0] - 1))  # least normal
+    fraction = dtypes.finfo(dtype)[1]
+    small = [float(from_bits(bits, dtype)) for bits in (1, 2, (1 << fraction) - 1)]
+    special = [0.0, -0.0, math.inf, -math.inf, math.nan]
+    return [*special, *small, -small[0], least, -least, 0.5, -1.0, most, -most, 1e4]
 
 
 def _integer_corners(dtype: DType) -> list[int]:

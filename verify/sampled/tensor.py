@@ -155,8 +155,12 @@ class TensorElements:
             inner[axis] = part
 
         def combined(each: Estimate) -> Estimate:
-            error = None if each.error is None else _of_depth(each.error, depth + 1)
-            each = replace(each, values=_of_depth(each.values, depth + 1), error=error)
+            error, too_large = [
+                None if part is None else _of_depth(part, depth + 1)
+                for part in (each.error, each.too_large)
+            ]
+            values = _of_depth(each.values, depth + 1)
+            each = replace(each, values=values, error=error, too_large=too_large)
             self.budget.spend(terms * prod(each.values.shape[1:]))
             return estimate_reduction(op, node.dtype, each, terms)
 
