@@ -70,6 +70,11 @@ def calls(value: Tensor, target: Target) -> int:
     return len(cut_into_kernels(UOp.sink(value.uop).replace(arg="CPU"), target).src)
 
 
+def test_rows_that_are_asked_for_by_contiguous_are_one_kernel() -> None:
+    rows = Tensor.rand(64, 300).realize().softmax()
+    assert len((rows.contiguous() + 1).sum(0).schedule()) == 2
+
+
 def test_rows_that_are_not_outer_keep_their_buffer() -> None:
     x = Tensor(np.ones((64, 8), np.float32)).realize()
     assert calls(x - x.sum(0), CPU) == 2  # each column's sum would be taken once for each row

@@ -138,7 +138,7 @@ def _carried(user: UOp, below: UOp, axes: Axes | None) -> Axes | None:
     """The axes of `user` along which what it reads of `below` changes; None: not along its own."""
     if axes is None:
         return None
-    if user.op in ELEMENTWISE or user.op in (Ops.EXPAND, Ops.DETACH):
+    if user.op in ELEMENTWISE or user.op in (Ops.EXPAND, Ops.DETACH, Ops.CONTIGUOUS):
         return axes
     if user.op is Ops.REDUCE_AXIS:
         return None if axes.intersection(user.arg[1]) else axes
