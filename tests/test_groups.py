@@ -115,6 +115,16 @@ def test_a_norm_of_short_rows_reads_each_element_twice_and_not_the_row_for_each(
     assert (item, group_size(linear)) == (10, 16)  # 4 rows of 4 items each
 
 
+def test_a_short_row_of_many_results_is_each_item_s_own() -> None:
+    """A group of as many items as it has elements would store a long row."""
+    x, few = [Tensor(rows(5, n, "float32"), device="GROUPED").realize() for n in (300, 16)]
+    EMITTED.clear()
+    got = (x * few.sum(1, keepdim=True)).numpy()
+    assert not [n for n in EMITTED[-1].src if n.op is Ops.FILLED]
+    expected = rows(5, 300, "float32") * rows(5, 16, "float32").sum(1, keepdims=True)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
 def test_each_item_may_be_asked_to_work_by_itself() -> None:
     x = rows(3, 300)
     with schedule("group=0"):

@@ -144,6 +144,37 @@ def test_parts_of_any_size_give_the_same(name: str, shape: tuple[int, int]) -> N
     np.testing.assert_array_equal(got, EXPECTED[name](x))
 
 
+def scaled(x: Tensor) -> Tensor:
+    """Of 8 channels of 4 images: what images gave is taken together."""
+    images = x.reshape(4, 8, -1)
+    mean = images.mean((0, 2), keepdim=True)
+    return (images - mean) / (images.var((0, 2), keepdim=True) + 1e-5).sqrt()
+
+
+WORK: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "softmax": (lambda x: x.softmax(), 3),
+    "layernorm": (lambda x: x.layernorm(), 3),
+    "maximum": (lambda x: x - x.max(-1, keepdim=True), 2),
+    "batchnorm": (scaled, 3),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_what_a_few_parts_gave_is_taken_together_by_all_that_read_it(name: str) -> None:
+    """No kernel of a few results stands between them."""
+    work, kernels = WORK[name]
+    x = np.random.default_rng(5).standard_normal((32, 6144)).astype(np.float32)
+    got = work(Tensor(x, device=NAME).realize())
+    assert len(got.schedule()) == kernels
+    np.testing.assert_allclose(got.numpy(), work(Tensor(x)).numpy(), rtol=2e-5, atol=2e-5)
+
+
+def test_what_parts_gave_keeps_its_kernel_where_each_result_has_its_own() -> None:
+    """Each would be added up for as many results as it has parts."""
+    x = Tensor.ones(16, 8192, device=NAME).contiguous()
+    assert len((x - x.max(0)).schedule()) > 1
+
+
 def test_no_kernel_of_a_few_long_rows_is_a_few_groups_alone() -> None:
     machine = Device[NAME]
     assert isinstance(machine, Listing)

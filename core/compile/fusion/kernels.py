@@ -15,6 +15,7 @@ from proofgrad.core.compile.fusion.meeting_points import meeting_points
 from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.row_values import read_by_several_loops
 from proofgrad.core.compile.fusion.rows import reductions_by_row
+from proofgrad.core.compile.fusion.sums_of_parts import sums_by_readers
 from proofgrad.core.compile.fusion.work import apart_from_rows
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
@@ -84,6 +85,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
         stored -= products_by_row(nodes, consumers, stored, kept, target)
+        stored -= sums_by_readers(nodes, consumers, stored, kept, target)
         stored |= read_by_several_loops(nodes, consumers, stored, target)
         loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)

@@ -9,8 +9,9 @@ kernel that uses them only: then each is computed once, before the loops over th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
+from typing import TypeAlias
 
 from proofgrad.core.compile.fusion.parts_for_units import ENOUGH
 from proofgrad.core.compile.fusion.work import BUSY, SHORT_REDUCTION, cycles_of_work, pays_a_buffer
@@ -33,7 +34,9 @@ LEAST_BESIDE = 16
 # one reduction a link, each would walk to the end.
 MOST_USERS = 256
 
-Axes = frozenset[int]
+Axes: TypeAlias = frozenset[int]
+Shape: TypeAlias = tuple[int, ...]
+Through: TypeAlias = Callable[[Shape, Shape, Axes], Axes | None]
 
 
 def reductions_by_row(
@@ -58,7 +61,7 @@ def reductions_by_row(
         longest = longest_of[node]
         stays = longest * node.dtype.itemsize <= target.room_bytes  # between the loops over a row
         if 1 < longest and stays and _runs_in_one_user(node, longest, consumers, left, target):
-            if not any([is_contraction(n) for n in _computed_by(node, left)]):  # it runs in tiles
+            if not any([is_contraction(n) for n in computed_by(node, left)]):  # it runs in tiles
                 left.remove(node)
     return stored - left
 
@@ -81,7 +84,7 @@ def _runs_in_one_user(
     if (found := _end_and_axes(node, consumers, stored)) is None:
         return False
     end, axes = found
-    inside = _computed_by(end, stored)
+    inside = computed_by(end, stored)
     # A kernel has a sum of products, which runs in tiles, or a running sum, only if it is the one reduction.
     if any([is_contraction(n) or is_running(n) for n in inside]):
         return False
@@ -93,7 +96,7 @@ def _runs_in_one_user(
         return are_rows and not _waits_longer(node, end, longest, inside, stored, target)
     are_alike = all([other is None or other == found for other in others])
     # What is padded is written in parts by a kernel of its own; here each of the loops would ask for each element.
-    is_padded = any([n.op is Ops.PAD for n in (*inside, *_computed_by(node, stored))])
+    is_padded = any([n.op is Ops.PAD for n in (*inside, *computed_by(node, stored))])
     return are_alike and not is_padded and _are_columns(end, axes, longest, target)
 
 
@@ -101,30 +104,35 @@ def _end_and_axes(
     node: UOp, consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
 ) -> tuple[UOp, Axes | None] | None:
     """The one kernel that uses `node`, and the axes of its result along which what it uses changes; None: nothing is known."""
+    ends = ends_and_axes(node, consumers, stored, _through_reshape)
+    return ends.popitem() if ends is not None and len(ends) == 1 else None
+
+
+def ends_and_axes(
+    node: UOp, consumers: Mapping[UOp, list[UOp]], stored: set[UOp], through: Through
+) -> dict[UOp, Axes | None] | None:
+    """The same of all kernels that use it. `through`: what a reshape makes of axes."""
     moving: dict[UOp, Axes | None] = {node: _moving_axes(node)}
-    stack, ends = [node], set[UOp]()
+    stack, ends = [node], dict[UOp, Axes | None]()
     while stack:
         if len(moving) > MOST_USERS:
             return None
         below = stack.pop()
         for user in consumers[below]:
-            axes = _carried(user, below, moving[below])
+            axes = _carried(user, below, moving[below], through)
             if axes is None or moving.get(user, axes) != axes:
                 return None
             if user in moving:
                 continue
             moving[user] = axes
             if user in stored or not consumers[user]:
-                ends.add(user)
+                ends[user] = axes
             else:
                 stack.append(user)
-    if len(ends) != 1:
-        return None
-    (end,) = ends
-    return end, moving[end]
+    return ends
 
 
-def _computed_by(end: UOp, stored: set[UOp]) -> list[UOp]:
+def computed_by(end: UOp, stored: set[UOp]) -> list[UOp]:
     """What a kernel computes."""
     nodes = end.toposort(lambda n: n is end or n not in stored)
     return [n for n in nodes if n is end or n not in stored]
@@ -134,7 +142,7 @@ def _moving_axes(node: UOp) -> Axes:
     return frozenset(axis for axis, size in enumerate(node.shape) if size > 1)
 
 
-def _carried(user: UOp, below: UOp, axes: Axes | None) -> Axes | None:
+def _carried(user: UOp, below: UOp, axes: Axes | None, through: Through) -> Axes | None:
     """The axes of `user` along which what it reads of `below` changes; None: not along its own."""
     if axes is None:
         return None
@@ -143,11 +151,11 @@ def _carried(user: UOp, below: UOp, axes: Axes | None) -> Axes | None:
     if user.op is Ops.REDUCE_AXIS:
         return None if axes.intersection(user.arg[1]) else axes
     if user.op is Ops.RESHAPE:
-        return _through_reshape(below.shape, user.shape, axes)
+        return through(below.shape, user.shape, axes)
     return None
 
 
-def _through_reshape(old: tuple[int, ...], new: tuple[int, ...], axes: Axes) -> Axes | None:
+def _through_reshape(old: Shape, new: Shape, axes: Axes) -> Axes | None:
     """Axes of size 1 may come and go."""
     old_axes = [a for a, size in enumerate(old) if size > 1]
     new_axes = [a for a, size in enumerate(new) if size > 1]

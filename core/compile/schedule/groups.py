@@ -17,6 +17,7 @@ from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.threads import runs_in_order
 from proofgrad.core.compile.schedule.vector_lanes import lanes_along
+from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -32,6 +33,9 @@ FEW_ROWS = 16
 # Source: CUDA C++ programming guide, device memory accesses: memory comes in 32 bytes at least.
 SECTOR_BYTES = 32
 ROWS_ACROSS = 256
+# A reduction that is written out each item takes by itself where so many times what it takes in is computed beside each of its results:
+# items that run in step read the same then, at once.
+BESIDE = 16
 # Short rows make up groups of so many times the items that run in step.
 IN_STEP_AT_ONCE = 4
 
@@ -143,8 +147,17 @@ def rows_to_share(kernel: UOp) -> list[UOp]:
     reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
     fitting = [n for n in reductions if len(n.src) == 2 and is_fixed(n.src[1])]
     rows = [n for n in fitting if size_of(n.src[1]) > 1 and free(n) <= outputs]
+    rows = [n for n in rows if not _is_each_item_s(n, rows, outputs)]
     around = min([free(n) for n in rows], key=lambda x: _reads_of(rows, x), default=frozenset())
     return [n for n in rows if free(n) <= around]
+
+
+def _is_each_item_s(row: UOp, rows: list[UOp], outputs: set[UOp]) -> bool:
+    """Whether a reduction is short beside what is computed with each of its results: the kernel's own, or elements of other rows."""
+    count, own = size_of(row.src[1]), loops_of(row)
+    others = [{*loops_of(n), n.src[1]} for n in rows if loops_of(n) >= own and n is not row]
+    beside = max([prod([size_of(x) for x in loops - own]) for loops in (outputs, *others)])
+    return count <= SHORT_REDUCTION and beside >= BESIDE * count
 
 
 def _reads_of(rows: list[UOp], around: frozenset[UOp]) -> int:
