@@ -117,12 +117,39 @@ def test_a_norm_of_short_rows_reads_each_element_twice_and_not_the_row_for_each(
 
 def test_a_short_row_of_many_results_is_each_item_s_own() -> None:
     """A group of as many items as it has elements would store a long row."""
-    x, few = [Tensor(rows(5, n, "float32"), device="GROUPED").realize() for n in (300, 16)]
+    x, few = [Tensor(rows(5, n, "float32"), device="GROUPED").realize() for n in (300, 4)]
     EMITTED.clear()
     got = (x * few.sum(1, keepdim=True)).numpy()
     assert not [n for n in EMITTED[-1].src if n.op is Ops.FILLED]
-    expected = rows(5, 300, "float32") * rows(5, 16, "float32").sum(1, keepdims=True)
+    expected = rows(5, 300, "float32") * rows(5, 4, "float32").sum(1, keepdims=True)
     np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_short_rows_that_are_read_twice_are_each_item_s_own_beside_a_long_one() -> None:
+    sizes = 300, 4, 40
+    x, few, more = [Tensor(rows(5, n, "float32"), device="GROUPED").realize() for n in sizes]
+    with schedule("group=1x8x64"):
+        got = (
+            (x - few.max(1, keepdim=True)) * few.min(1, keepdim=True) + more.max(1, keepdim=True)
+        ).numpy()
+    a, b, c = [rows(5, n, "float32") for n in sizes]
+    most, least = b.max(1, keepdims=True), b.min(1, keepdims=True)
+    np.testing.assert_allclose(got, (a - most) * least + c.max(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("group", ["1x4x16", "1x8x64", "1x16x8"])
+@pytest.mark.parametrize("shape, few", [((3, 300), 17), ((2, 37), 40), ((2, 3, 128), 33)])
+def test_groups_that_share_the_results_of_a_row_take_it_in_each(
+    shape: tuple[int, ...], few: int, group: str, device: str
+) -> None:
+    size = shape[:1] + (1,) * (len(shape) - 2) + (few,)
+    draw = np.random.default_rng(few)
+    x, row = [draw.standard_normal(n).astype(np.float32) for n in (shape, size)]
+    a, b = [Tensor(each, device=device).realize() for each in (x, row)]
+    with schedule(f"group={group}"):
+        got = ((a - b.max(-1, keepdim=True)) * b.sum(-1, keepdim=True)).numpy()
+    expected = (x - row.max(-1, keepdims=True)) * row.sum(-1, keepdims=True)
+    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
 
 
 def test_each_item_may_be_asked_to_work_by_itself() -> None:
@@ -133,7 +160,10 @@ def test_each_item_may_be_asked_to_work_by_itself() -> None:
     assert group_size(EMITTED[-1]) is None
 
 
-@pytest.mark.parametrize("text", ["group=3", "group=3x8", "group=64x64", "group=x8", "group=0x8"])
+@pytest.mark.parametrize(
+    "text",
+    ["group=3", "group=3x8", "group=64x64", "group=x8", "group=0x8", "group=2x8x16", "group=1x8x3"],
+)
 def test_a_group_that_is_none_is_refused_with_what_may_stand_there(text: str) -> None:
     with pytest.raises(ValueError, match="ITEMS or ROWSxITEMS"), schedule(text):
         pass

@@ -169,6 +169,18 @@ def test_what_a_few_parts_gave_is_taken_together_by_all_that_read_it(name: str) 
     np.testing.assert_allclose(got.numpy(), work(Tensor(x)).numpy(), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("shape", [(3, 98304), (1, 1 << 18), (2, 2, 81920)])
+def test_what_many_parts_gave_is_taken_together_by_groups_that_share_results(
+    shape: tuple[int, ...],
+) -> None:
+    """Each of them takes in what parts of its row gave."""
+    x = np.random.default_rng(5).permutation(prod(shape)).reshape(shape).astype(np.int32)
+    result = Tensor(x, device=NAME).realize()
+    result = result - result.max(-1, keepdim=True)
+    assert len(result.schedule()) == 2
+    np.testing.assert_array_equal(result.numpy(), x - x.max(-1, keepdims=True))
+
+
 def test_what_parts_gave_keeps_its_kernel_where_each_result_has_its_own() -> None:
     """Each would be added up for as many results as it has parts."""
     x = Tensor.ones(16, 8192, device=NAME).contiguous()

@@ -120,9 +120,10 @@ def test_a_lost_wait_is_a_race() -> None:
     assert all(["is read before all wait" in (one or "") for one in told])
 
 
-def test_the_solver_shows_a_row_that_is_read_once() -> None:
+@pytest.mark.parametrize("group", ["4", "1x4x8"])
+def test_the_solver_shows_a_row_that_is_read_once(group: str) -> None:
     x = rows(2, 19, "float32")
-    with Context(PROVE=1, PLANS=0), schedule("group=4"):
+    with Context(PROVE=1, PLANS=0), schedule(f"group={group}"):
         got = (lambda t: t - t.max(1, keepdim=True))(Tensor(x, device="GROUPED")).numpy()
     np.testing.assert_array_equal(got, x - x.max(1, keepdims=True))
     shared = [n for n in EMITTED[-1].src if n.op is Ops.RANGE and n.arg[1] is AxisRole.LANE]

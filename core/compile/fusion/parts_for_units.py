@@ -16,15 +16,13 @@ from math import prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.schedule.groups import ROWS_ACROSS, SECTOR_BYTES
+from proofgrad.core.compile.schedule.groups import GROUPS_A_UNIT, ROWS_ACROSS, SECTOR_BYTES
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, with_blocks_first
 from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
-# Groups for each unit: one computes while others wait for memory, and the last to end is short.
-GROUPS_A_UNIT = 4
 # Elements of a part for each item of its group, and rows of one, at least: fewer are read while their sum is stored.
 LEAST_ELEMENTS, LEAST_ROWS = 16, SHORT_REDUCTION
 # Elements side by side, between others of the same sum, from which on they are a part.

@@ -1,11 +1,11 @@
 """Which short reductions of memory, as of what a few parts of a row gave, each kernel that reads the result takes again.
 
-Owns: the conditions. Does not own: reductions in parts (parts_for_units.py), those that run in one kernel beside its rows (rows.py), that each
-item takes so short a reduction by itself (schedule/groups.py).
+Owns: the conditions. Does not own: reductions in parts (parts_for_units.py), those that run in one kernel beside its rows (rows.py), that group,
+or each item, takes such a reduction by itself (schedule/groups.py).
 
     m(i) = max[p < 16](b(p, i))        out(i, j) = x(i, j) - m(i)        is one kernel, not two
 
-A kernel of a few results runs no longer than it takes to start one. What it would read, all items of a group read at once, from a cache.
+A kernel of a few results runs no longer than it takes to start one. Groups that read what it would read take it from a cache.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from proofgrad.core.compile.fusion.rows import Axes, Shape, computed_by, ends_an
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.compile.schedule.groups import BESIDE
-from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
+from proofgrad.core.compile.schedule.groups import BESIDE, ONE_LOAD
 from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
 
@@ -37,24 +37,21 @@ def sums_by_readers(
     for node in nodes:
         if node in stored and node not in kept and (count := _of_so_many(node, left)):
             ends = ends_and_axes(node, consumers, left, _through_parts)
-            if ends and all([_reads_few(end, axes, count, left) for end, axes in ends.items()]):
+            if ends and all(
+                [_reads_few(end, axes, count, left, target) for end, axes in ends.items()]
+            ):
                 left.remove(node)
     return stored - left
 
 
 def _of_so_many(node: UOp, stored: set[UOp]) -> int:
-    """Of how many elements of memory the one reduction of a node's kernel is, if these are few; else 0."""
+    """How many elements of memory the reductions of a node's kernel take in for each result; 0: it has none, or others."""
     if node.op is Ops.COPY or node.op is Ops.CONTIGUOUS:
         return 0
     reductions = [n for n in computed_by(node, stored) if n.op is Ops.REDUCE_AXIS]
-    if (
-        len(reductions) != 1
-        or is_running(reductions[0])
-        or not _is_of_memory(reductions[0], stored)
-    ):
+    if any([is_running(n) or not _is_of_memory(n, stored) for n in reductions]):
         return 0
-    count = _combined(reductions[0])
-    return count if count <= SHORT_REDUCTION else 0
+    return sum(map(_combined, reductions))
 
 
 def _is_of_memory(reduction: UOp, stored: set[UOp]) -> bool:
@@ -65,14 +62,19 @@ def _is_of_memory(reduction: UOp, stored: set[UOp]) -> bool:
     return value in stored or value.op is Ops.BUFFER
 
 
-def _reads_few(end: UOp, axes: Axes | None, count: int, stored: set[UOp]) -> bool:
-    """Whether a kernel computes so much with each result, and runs in no tiles: elements of its own rows, or results side by side."""
+def _reads_few(end: UOp, axes: Axes | None, count: int, stored: set[UOp], target: Target) -> bool:
+    """Whether a kernel computes much more with each result, and runs in no tiles: elements of its own rows, or results side by side.
+
+    Of these, groups on all units, unless each item takes the reduction by itself.
+    """
     inside = computed_by(end, stored)
     if axes is None or any([is_contraction(n) or is_running(n) or n.op is Ops.PAD for n in inside]):
         return False
-    rows = [_combined(n) for n in inside if n.op is Ops.REDUCE_AXIS]
+    if any([_combined(n) >= BESIDE * count for n in inside if n.op is Ops.REDUCE_AXIS]):
+        return True
+    groups = target.units if count > ONE_LOAD else 1
     beside = prod(end.shape[max(axes, default=-1) + 1 :])
-    return max([beside, *rows]) >= BESIDE * count
+    return beside >= BESIDE * count and elements(end.shape) >= groups * BESIDE * count
 
 
 def _through_parts(old: Shape, new: Shape, axes: Axes) -> Axes:

@@ -77,12 +77,18 @@ NO_SHARED_TILE = SharedTile(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The work items of a group compute rows together: so many `rows`, each of them `items`."""
+    """The work items of a group compute rows together: so many `rows`, each of them `items`.
+
+    `results`: of one row it stores so many, and other groups the others; 0: all of them.
+    """
 
     rows: int
     items: int
+    results: int = 0
 
     def __str__(self) -> str:
+        if self.results:
+            return f"{self.rows}x{self.items}x{self.results}"
         return str(self.items) if self.rows == 1 else f"{self.rows}x{self.items}"
 
 
@@ -406,10 +412,11 @@ def _at_once(text: str) -> int | None:
 def _group(text: str) -> Group | None:
     if text == str(NO_GROUP):
         return NO_GROUP
-    numbers = _numbers(text if "x" in text else f"1x{text}", 2)
+    numbers = _numbers(text if "x" in text else f"1x{text}", 3 if text.count("x") == 2 else 2)
     if numbers is None or numbers[0] * numbers[1] > MOST_ITEMS:
         return None
-    return Group(*numbers) if all([n & (n - 1) == 0 for n in numbers]) else None
+    is_of_one = len(numbers) == 2 or numbers[0] == 1
+    return Group(*numbers) if is_of_one and all([n & (n - 1) == 0 for n in numbers]) else None
 
 
 def _is_lanes(number: int) -> bool:
@@ -448,7 +455,7 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "deinterleaved": _SWITCH,
     "group": (
         _group,
-        f"0, ITEMS or ROWSxITEMS, powers of two, of up to {MOST_ITEMS} items together",
+        f"0, ITEMS or ROWSxITEMS, or 1xITEMSxRESULTS, powers of two, of up to {MOST_ITEMS} items together",
     ),
     "transposed": (_transposed, f"none, or ALONGxACROSS, each from 2 to {MOST_SIDE}"),
     "threads": _SWITCH,

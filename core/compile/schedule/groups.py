@@ -4,11 +4,13 @@ Owns: the choice, a heuristic. Does not own: the steps (tactics/groups.py), what
 
 An item that sums a row by itself reads elsewhere than its neighbours do at each step, and there are only as many items as rows.
 In a group each item sums a part, neighbours read side by side, and the parts are combined in memory of the group. Of short rows a
-group has several. Of a long row that is read again it has as many as can hold it in registers.
+group has several. Of a long row that is read again it has as many as can hold it in registers. Where results are many more than elements
+of their row, several groups share them: each takes the row in again.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd, prod
 
 from proofgrad.core.compile.machine.target import Target
@@ -17,7 +19,6 @@ from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.threads import runs_in_order
 from proofgrad.core.compile.schedule.vector_lanes import lanes_along
-from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -33,9 +34,13 @@ FEW_ROWS = 16
 # Source: CUDA C++ programming guide, device memory accesses: memory comes in 32 bytes at least.
 SECTOR_BYTES = 32
 ROWS_ACROSS = 256
-# A reduction that is written out each item takes by itself where so many times what it takes in is computed beside each of its results:
-# items that run in step read the same then, at once.
-BESIDE = 16
+# What is computed beside each result of a reduction is much where it is so many times what that takes in. Then each item takes one of so
+# few elements by itself: items that run in step read the same, at once. Of a longer one a group stores so many results.
+BESIDE, ONE_LOAD = 16, 4
+# Groups for each unit: one computes while others wait for memory, and the last to end is short.
+GROUPS_A_UNIT = 4
+# A group that took a row in stores results for each of its items so often, where other groups are enough for all units.
+MOST_TURNS = 4
 # Short rows make up groups of so many times the items that run in step.
 IN_STEP_AT_ONCE = 4
 
@@ -56,6 +61,8 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
     if target.lockstep == 1 and not _are_few(rows, target):
         return NO_GROUP
     longest = max([size_of(row.src[1]) for row in rows])
+    if target.lockstep > 1 and (shared := _sharing_results(rows, longest, kernel, target)):
+        return shared
     items = min(target.group_items, _power_of_two(longest // LEAST_ELEMENTS))
     whole = _items_at_once(rows, target)
     items = items if whole is None else whole
@@ -63,6 +70,22 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
     if is_stored or len(rows) > 1:
         items = _items_that_hold(rows, items, target)
     return _with_rows(items, rows, target) if is_stored or items >= LEAST_ITEMS else NO_GROUP
+
+
+def _sharing_results(rows: list[UOp], longest: int, kernel: UOp, target: Target) -> Group | None:
+    """A group for some results of a row that has many more of them than elements; None where it has not."""
+    around = frozenset().union(*map(loops_of, rows))
+    count = prod([size_of(x) for x in output_loops(kernel) if x not in around])
+    if count < BESIDE * longest:
+        return None
+    lanes = target.lanes(kernel.src[0].src[1].dtype)
+    items = min(target.group_items, _power_of_two(count // lanes))
+    turn, units = items * lanes, max(1, target.units)
+    every = count * prod([size_of(x) for x in around])
+    turns = min(MOST_TURNS, max(1, every // (turn * GROUPS_A_UNIT * units)))
+    least = max(turns * turn, min(BESIDE * longest, every // units))
+    results = 2 * _power_of_two(least - 1)
+    return Group(1, items, results if results < count else 0)
 
 
 def _across(rows: list[UOp], kernel: UOp, target: Target) -> Group:
@@ -91,7 +114,7 @@ def lanes_of_results(kernel: UOp, target: Target) -> int:
 def _fitting(wanted: Group, most: int) -> Group:
     """As many of the rows and items as a group has."""
     items = min(wanted.items, most)
-    return Group(min(wanted.rows, most // items), items) if items else NO_GROUP
+    return replace(wanted, rows=min(wanted.rows, most // items), items=items) if items else NO_GROUP
 
 
 def _items_that_hold(rows: list[UOp], items: int, target: Target) -> int:
@@ -157,7 +180,7 @@ def _is_each_item_s(row: UOp, rows: list[UOp], outputs: set[UOp]) -> bool:
     count, own = size_of(row.src[1]), loops_of(row)
     others = [{*loops_of(n), n.src[1]} for n in rows if loops_of(n) >= own and n is not row]
     beside = max([prod([size_of(x) for x in loops - own]) for loops in (outputs, *others)])
-    return count <= SHORT_REDUCTION and beside >= BESIDE * count
+    return count <= ONE_LOAD and beside >= BESIDE * count
 
 
 def _reads_of(rows: list[UOp], around: frozenset[UOp]) -> int:

@@ -49,8 +49,14 @@ def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
     inside = [x for x in outputs if x not in around]
     numbers = list(dict.fromkeys([row.src[1].arg[0] for row in rows]))
     across = min(group.rows, lanes_of_results(nest.graph, target)) if not inside else 1
+    if group.results and inside:
+        count = prod([size_of(x) for x in inside])
+        nest, inside = _in_vectors(nest, inside, lanes)
+        own = group.results * prod([size_of(x) for x in inside]) // count
+        nest, shared, inside = _shared_by_groups(nest, inside, own)
+        around += shared
     nest, of_group, vector = _rows_of_group(nest, around, group.rows, across)
-    if not of_group:
+    if not of_group and not group.results:
         nest, inside = _in_vectors(nest, inside, lanes)
     exchanging = 1 if vector else _exchanging(nest.graph, group, target)
     rows_of = _Rows(of_group, vector, group.items, exchanging)
@@ -63,6 +69,25 @@ def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
     if group.rows == 1 and target.row_items:
         return _in_turns_of_items(nest, inside, group.items)
     return as_one_loop(nest, [*of_group, *inside], AxisRole.LANE)
+
+
+def _shared_by_groups(
+    nest: LoopNest, loops: list[UOp], count: int
+) -> tuple[LoopNest, list[UOp], list[UOp]]:
+    """Loops over groups that have so many iterations of some loops each, and those of a group."""
+    shared: list[UOp] = []
+    while loops and prod([size_of(x) for x in loops[1:]]) >= count:
+        shared, loops = [*shared, loops[0]], loops[1:]
+    if not loops:
+        return nest, shared, loops
+    loop, *rest = loops
+    length = -(-count // prod([size_of(x) for x in rest]))
+    if length >= size_of(loop):
+        return nest, shared, loops
+    own = NewLoop(fresh_number(nest.graph))
+    groups = UOp.range(-(-size_of(loop) // length), *loop.arg)
+    nest = split_reading_inside(nest, loop, (length,), (NewLoop(*loop.arg), own))
+    return nest, [*shared, groups], [UOp.range(length, own.number, own.role), *rest]
 
 
 def _in_turns_of_items(nest: LoopNest, loops: list[UOp], items: int) -> LoopNest:

@@ -89,10 +89,10 @@ def rows_kept(nest: LoopNest, items: int, lanes: Mapping[int, int], target: Targ
         )  # values take the registers of what they are computed from
         for alike in computed_alike(nest.graph, values):
             loop, value = alike[0]
-            width = lanes[loop.arg[0]]
-            turn = items * width
+            width = lanes.get(loop.arg[0], 0)  # 0: a short one, which each item takes in by itself
+            turn = max(1, items * width)
             nbytes = -(-size_of(loop) // turn) * turn * value.dtype.itemsize
-            if nbytes > min(most, max(held, room)):
+            if not width or nbytes > min(most, max(held, room)):
                 continue
             most -= nbytes
             held, room = (held - nbytes, room) if nbytes <= held else (held, room - nbytes)
