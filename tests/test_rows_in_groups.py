@@ -9,8 +9,9 @@ import pytest
 from devices import opened
 from test_groups import EMITTED, rows
 from test_parts_for_units import NAME as EMULATED
+from test_parts_for_units import Listing
 
-from proofgrad import Context, Tensor, schedule
+from proofgrad import Context, Device, Tensor, schedule
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -142,3 +143,30 @@ def test_rows_of_other_loops_are_a_group_s(
     got = (given[1] - given[0].max(-1).reshape(-1, 1, 1)).exp().sum(-1).numpy()
     assert waits(EMITTED[-1])
     np.testing.assert_allclose(got, np.exp(x - a.max(-1).reshape(-1, 1, 1)).sum(-1), rtol=1e-5)
+
+
+OF_SEVERAL_LOOPS: dict[str, Work] = {
+    "sum": lambda x: x[:, :, 3:].sum((1, 2)),
+    "maximum": lambda x: x[:, 1:, 1:].max((1, 2)),
+    "powers": lambda x: (x[:, :, 2:] - x[:, :, 2:].max((1, 2), keepdim=True)).exp().sum((1, 2)),
+    "norm": lambda x: x[:, :, 1:] / x[:, :, 1:].square().sum((1, 2), keepdim=True),
+}
+
+
+@pytest.mark.parametrize("name", OF_SEVERAL_LOOPS)
+def test_rows_of_several_loops_are_a_group_s(name: str) -> None:
+    """Items share the last loop; each had all of a reduction to itself."""
+    x = np.random.default_rng(3).standard_normal((4, 7, 139)).astype(np.float32)
+    given, machine = Tensor(x, device=EMULATED).realize(), Device[EMULATED]
+    assert isinstance(machine, Listing)
+    machine.printed.clear()
+    got = OF_SEVERAL_LOOPS[name](given).numpy()
+    assert any([source.group_size for source in machine.printed])
+    np.testing.assert_allclose(got, OF_SEVERAL_LOOPS[name](Tensor(x)).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_solver_shows_rows_of_several_loops() -> None:
+    x = rows(3, 2 * 41, "float32").reshape(3, 2, 41)
+    with Context(PROVE=1, PLANS=0):
+        got = Tensor(x, device=EMULATED).realize()[:, :, 1:].max((1, 2)).numpy()
+    np.testing.assert_array_equal(got, x[:, :, 1:].max((1, 2)))

@@ -49,7 +49,7 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
     """Rows of a group, and the items of each; NO_GROUP: each item works by itself; None: the machine has no groups."""
     if not target.group_items:
         return None
-    rows = [] if runs_in_order(kernel) else rows_to_share(kernel)
+    rows = [] if runs_in_order(kernel) else rows_to_share(kernel, target.lockstep > 1)
     if not rows:
         return NO_GROUP
     if override.group is not None:
@@ -60,7 +60,7 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | Non
         return _across(rows, kernel, target)
     if target.lockstep == 1 and not _are_few(rows, target):
         return NO_GROUP
-    longest = max([size_of(row.src[1]) for row in rows])
+    longest = max([size_of(row.src[-1]) for row in rows])
     if target.lockstep > 1 and (shared := _sharing_results(rows, longest, kernel, target)):
         return shared
     items = min(target.group_items, _power_of_two(longest // LEAST_ELEMENTS))
@@ -91,7 +91,7 @@ def _sharing_results(rows: list[UOp], longest: int, kernel: UOp, target: Target)
 def _across(rows: list[UOp], kernel: UOp, target: Target) -> Group:
     """A group for rows across memory, where results are fewer than items that the units of a machine run at once."""
     loads = [n for row in rows for n in toposort((row.src[0],)) if n.op is Ops.LOAD]
-    longest, count = max([size_of(row.src[1]) for row in rows]), max([_count(row) for row in rows])
+    longest, count = max([size_of(row.src[-1]) for row in rows]), max([_count(row) for row in rows])
     if not loads or count >= target.units * IN_STEP_AT_ONCE * target.lockstep:
         return NO_GROUP
     side_by_side = SECTOR_BYTES // min([load.dtype.itemsize for load in loads])
@@ -119,7 +119,7 @@ def _fitting(wanted: Group, most: int) -> Group:
 
 def _items_that_hold(rows: list[UOp], items: int, target: Target) -> int:
     """As many items as have registers for a row, which is then read once; the given number where no group has so many."""
-    nbytes = max([size_of(row.src[1]) * _bytes_each(row) for row in rows])
+    nbytes = max([size_of(row.src[-1]) * _bytes_each(row) for row in rows])
     most = items
     while most < target.row_items and nbytes > most * target.row_part_bytes:
         most *= 2
@@ -130,7 +130,7 @@ def _items_at_once(rows: list[UOp], target: Target) -> int | None:
     """As many of the items that run in step as take a row in one wide load each; None where no power of two does."""
     loads = [n for row in rows for n in toposort((row.src[0],)) if n.op is Ops.LOAD]
     lanes = min([target.lanes(load.dtype) for load in loads], default=1)
-    sizes = {size_of(row.src[1]) for row in rows}
+    sizes = {size_of(row.src[-1]) for row in rows}
     items = max(sizes) // lanes
     is_whole = len(sizes) == 1 and items * lanes == max(sizes) and _power_of_two(items) == items
     return items if is_whole and 1 < items <= min(target.lockstep, target.group_items) else None
@@ -138,7 +138,7 @@ def _items_at_once(rows: list[UOp], target: Target) -> int | None:
 
 def _bytes_each(row: UOp) -> int:
     """Of an element of a row: what is loaded of all memories that change from row to row, or what is computed of it."""
-    loop, around = row.src[1], loops_of(row)
+    loop, around = row.src[-1], loops_of(row)
     loads = [n for n in toposort((row.src[0],)) if n.op is Ops.LOAD]
     of_row = {n.src[0] for n in loads if loops_of(n) == around | {loop}}
     return max(row.dtype.itemsize, sum([position.dtype.itemsize for position in of_row]))
@@ -161,15 +161,17 @@ def _count(row: UOp) -> int:
     return prod([size_of(x) for x in loops_of(row)])
 
 
-def rows_to_share(kernel: UOp) -> list[UOp]:
+def rows_to_share(kernel: UOp, several: bool = False) -> list[UOp]:
     """The reductions over one loop of a known size that a group computes together: of each position of the loops of one of them.
 
-    Others change with fewer loops, and are computed again; those that change with more are each item's own.
+    Others change with fewer loops, and are computed again; those that change with more are each item's own. `several`: those over
+    more loops, too, of which items share the last one.
     """
     free, outputs = loops_of, set(output_loops(kernel))
     reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
-    fitting = [n for n in reductions if len(n.src) == 2 and is_fixed(n.src[1])]
-    rows = [n for n in fitting if size_of(n.src[1]) > 1 and free(n) <= outputs]
+    fitting = [n for n in reductions if several or len(n.src) == 2]
+    fitting = [n for n in fitting if all(map(is_fixed, n.src[1:]))]
+    rows = [n for n in fitting if size_of(n.src[-1]) > 1 and free(n) <= outputs]
     rows = [n for n in rows if not _is_each_item_s(n, rows, outputs)]
     around = min([free(n) for n in rows], key=lambda x: _reads_of(rows, x), default=frozenset())
     return [n for n in rows if free(n) <= around]
@@ -177,8 +179,8 @@ def rows_to_share(kernel: UOp) -> list[UOp]:
 
 def _is_each_item_s(row: UOp, rows: list[UOp], outputs: set[UOp]) -> bool:
     """Whether a reduction is short beside what is computed with each of its results: the kernel's own, or elements of other rows."""
-    count, own = size_of(row.src[1]), loops_of(row)
-    others = [{*loops_of(n), n.src[1]} for n in rows if loops_of(n) >= own and n is not row]
+    count, own = prod([size_of(x) for x in row.src[1:]]), loops_of(row)
+    others = [{*loops_of(n), n.src[-1]} for n in rows if loops_of(n) >= own and n is not row]
     beside = max([prod([size_of(x) for x in loops - own]) for loops in (outputs, *others)])
     return count <= ONE_LOAD and beside >= BESIDE * count
 
@@ -189,13 +191,13 @@ def _reads_of(rows: list[UOp], around: frozenset[UOp]) -> int:
     for row in rows:
         is_shared = loops_of(row) <= around
         each = groups * row.dtype.itemsize if is_shared else _count(row) * SECTOR_BYTES
-        nbytes += size_of(row.src[1]) * each
+        nbytes += size_of(row.src[-1]) * each
     return nbytes
 
 
 def _reads_along(reduction: UOp, kernel: UOp) -> bool:
     """Whether what a reduction reads lies side by side along its own loop, and not along results."""
-    loop, outputs = reduction.src[1], output_loops(kernel)
+    loop, outputs = reduction.src[-1], output_loops(kernel)
     positions = [n.src[0].src[1] for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
     moving = [position for position in positions if loop in loops_of(position)]
     along = [coefficient(position, loop) == 1 for position in moving]
