@@ -8,7 +8,9 @@ steps/reduce_inside.py, steps/local_buffer.py), waiting for each other (backends
 is first sum[t < 64](sum[s](v(r, 64 * s + t))). What is inside is kept along t, each element by another item; then t is 16 * a + b in
 the same way, so that 16 items add 4 of what is kept, side by side, and each adds these sums again.
 
-A reduction over several loops is first one over the last of them, of what it is over the others. Where items of a warp exchange what they hold, t is first 32 * w + l, and the sum over l is made in rounds of exchange (steps/all_reduce.py).
+A reduction over several loops is first one over the last of them, of what it is over the others.
+
+Where items of a warp exchange what they hold, t is first 32 * w + l, and the sum over l is made in rounds of exchange (steps/all_reduce.py).
 """
 
 from __future__ import annotations
