@@ -10,6 +10,8 @@ import pytest
 from test_fusion_views import ITEMS, WIDE, buffers, given
 
 from proofgrad import Tensor
+from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.ir.shapes import elements
 
 CPU = replace(WIDE, scratch_bytes=1 << 20)
 
@@ -96,3 +98,24 @@ def test_rows_of_moved_values_have_their_values_and_gradients(shape: tuple[int, 
         pulled = expected * (2 * expected - (2 * expected**2).sum(axis, keepdims=True))
         slope = 1 - np.tanh(x.numpy()) ** 2
         assert np.allclose(found.numpy(), pulled.swapaxes(0, -1) * slope, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.heuristics
+def test_costly_work_behind_a_row_that_limits_cut_away_is_computed_once() -> None:
+    """As in gradients of a norm of sums, which the elements of all rows read: 390 logarithms and quotients, not 70,980."""
+
+    def loss(product: Tensor) -> Tensor:
+        sums = (product.square() * product - product).sum((0, 2), keepdim=True)
+        centered = sums - sums.mean(2, keepdim=True)
+        normed = centered * (centered.square().mean(2, keepdim=True) + 1e-5).rsqrt()
+        logs = ((normed * 2 + 1).abs() + 1).log()
+        return (logs * logs.logsumexp(0, keepdim=True)).max(0).square().mean()
+
+    images, weight = Tensor.ones(7, 3, 3, 130).contiguous(), Tensor.ones(26, 3).contiguous()
+    weight.requires_grad_(True)
+    Tensor.realize(images, weight)
+    (gradient,) = loss(weight @ images).gradient(weight)
+    costly = [
+        item.ast for item in gradient.schedule() if COSTLY & {n.op for n in item.ast.toposort()}
+    ]
+    assert costly and max([elements(body.src[0].shape) for body in costly]) <= 390

@@ -82,14 +82,20 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             stored.update(reductions if len(reductions) > 1 else ())
     if target.lockstep > 1:
         stored = {node if node in kept else _before_widening(node) for node in stored}
+    by_row = set[UOp]()
     if all(is_plain(node.shape) for node in nodes):
-        stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
+        by_row = reductions_by_row(nodes, consumers, stored, kept, target)
+        stored = stored - by_row
         stored -= products_by_row(nodes, consumers, stored, kept, target)
         stored -= sums_by_readers(nodes, consumers, stored, kept, target)
         stored |= read_by_several_loops(nodes, consumers, stored, target)
         loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)
-    return stored | beyond_limits(nodes, consumers, meets, stored, target)
+    stored = stored | beyond_limits(nodes, consumers, meets, stored, target)
+    if left := _left_by_their_rows(by_row, nodes, _Work(set(stored), consumers)):
+        stored |= left  # what read none of them before may read more buffers now
+        stored |= beyond_limits(nodes, consumers, meets, stored, target)
+    return stored
 
 
 def _stored_as_roots(root: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
@@ -216,12 +222,26 @@ def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bo
     return expand in leads_to_reduction or found.is_costly
 
 
+def _left_by_their_rows(by_row: set[UOp], nodes: list[UOp], work: _Work) -> set[UOp]:
+    """Costly values that would run in the loop over a row, behind a reduction of it that limits have cut away: in no such loop now, but for each
+    element that reads them."""
+    found = set[UOp]()
+    for node in nodes if by_row else ():
+        source = _below_movement(node.src[0], work.stored) if node.op is Ops.EXPAND else node
+        if node.op is Ops.EXPAND and source in by_row and _worth_storing(node, work, set()):
+            if not work.of(source).reduces:
+                found.add(source)
+                work.store(source)
+    return found
+
+
 class _Found(NamedTuple):
-    """Of what computing a node would run: does it read a buffer, are there elementwise nodes, costly ones?"""
+    """Of what computing a node would run: does it read a buffer, are there elementwise nodes, costly ones, reductions of several elements?"""
 
     reads: bool
     computes: bool
     is_costly: bool
+    reduces: bool
 
 
 class _Work:
@@ -257,14 +277,15 @@ class _Work:
     def _find(self, node: UOp) -> _Found:
         computes = node.op in ELEMENTWISE and node.op not in self._free
         reads, is_costly = False, computes and node.op in COSTLY
+        reduces = node.op is Ops.REDUCE_AXIS and node.shape != node.src[0].shape
         for source in node.src:
             if source in self.stored or source.op is Ops.BUFFER:
                 reads = True
             else:
                 found = self._known[source]
                 reads, computes = reads or found.reads, computes or found.computes
-                is_costly = is_costly or found.is_costly
-        return _Found(reads, computes, is_costly)
+                is_costly, reduces = is_costly or found.is_costly, reduces or found.reduces
+        return _Found(reads, computes, is_costly, reduces)
 
 
 def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
