@@ -297,6 +297,19 @@ def test_gradient_passes_in_place_operators() -> None:
     assert grad.tolist() == [18.0]
 
 
+@pytest.mark.parametrize("index", [..., slice(None), (slice(None), slice(None)), slice(0, 2)])
+def test_gradient_passes_in_place_operators_on_a_view_of_the_whole(index: Any) -> None:
+    x, y = Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([[5.0, 6.0], [7.0, 8.0]])
+    z = x * x
+    z[index] *= y
+    view = z.reshape(2, 2)
+    view += x
+    assert [one.tolist() for one in z.sum().gradient(x, y)] == [
+        [[11.0, 25.0], [43.0, 65.0]],
+        [[1.0, 4.0], [9.0, 16.0]],
+    ]
+
+
 def test_assigned_value_passes_no_gradient() -> None:
     w, x = Tensor([2.0], requires_grad=True), Tensor([3.0])
     w.assign(w * x)

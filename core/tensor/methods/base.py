@@ -22,6 +22,7 @@ from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.data.errors import DeviceError, GradientError
+from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.training import ShowsTraining
@@ -67,6 +68,8 @@ class Link(NamedTuple):
         """The step, taken from `node`."""
         if self.op is BITCAST:
             return reinterpreted_node(node, self.arg[0])
+        if self.op is RESHAPE:  # to the shape that there is: of a view that is the whole
+            return reshape_node(node, self.arg)
         return UOp(self.op, node.dtype, (node,), self.arg)
 
 
@@ -81,7 +84,7 @@ def _links_of_view(view: UOp, whole: TensorBase) -> tuple[Link, ...] | None:
         arg = (node.dtype, below.dtype) if node.op is BITCAST else node.arg
         links.append(Link(ref(whole) if below is last else NOBODY, node.op, arg, below.shape))
         node = below
-    found = tuple(links) if links else (Link(ref(whole), DETACH, None, view.shape),)
+    found = tuple(links) if links else (Link(ref(whole), RESHAPE, view.shape, view.shape),)
     return found if whole._base is None else found + whole._base
 
 
