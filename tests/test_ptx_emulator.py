@@ -143,6 +143,16 @@ def test_vectors_of_four_words_are_loaded_and_stored() -> None:
     assert out.tolist() == [3, 2, 1, 0, 7, 6, 5, 4]
 
 
+def test_a_vector_that_begins_in_memory_is_loaded_where_it_ends_behind_it() -> None:
+    source, out = np.arange(4, dtype=np.float32), np.zeros(3, np.float32)
+    body = (
+        "ld.global.nc.v4.f32 {%f0, %f1, %f2, %f3}, [%a1];\nst.global.v2.f32 [%a0], {%f2, %f1};\n"
+        "st.global.f32 [%a0+8], %f0;"
+    )
+    launch(entry(2, ".reg .f32 %f<4>;", body), 1, 1, out, source[:3])
+    assert out.tolist() == [2, 1, 0]
+
+
 def test_registers_of_an_inner_scope_are_its_own() -> None:
     out = np.zeros(1, np.uint32)
     body = (
@@ -426,6 +436,8 @@ def test_matrices_are_loaded_as_their_products_want_them() -> None:
     [
         ("st.global.u32 [%a0+4], %t;", "ILLEGAL_ADDRESS", "line 15 of its PTX: 4 bytes at"),
         ("ld.global.u32 %x, [%a0+-4];", "ILLEGAL_ADDRESS", "are no memory of what it was given"),
+        ("ld.global.v2.u32 {%x, %x}, [%a0+8];", "ILLEGAL_ADDRESS", "8 bytes at"),
+        ("st.global.v2.u32 [%a0], {%t, %t};", "ILLEGAL_ADDRESS", "8 bytes at"),
         ("st.global.u32 [%a0+2], %t;", "MISALIGNED_ADDRESS", "which is no multiple of 4"),
         ("ld.shared.u32 %x, [room+16];", "ILLEGAL_ADDRESS", "4 bytes at"),
         ("trap;", "LAUNCH_FAILED", "a trap"),

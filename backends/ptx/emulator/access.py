@@ -46,12 +46,14 @@ def _address(f: Function, operand: str, space: str) -> str:
     return f.let(f"add i64 {address}, {offset}") if offset else address
 
 
-def _pointer(f: Function, ins: Instruction, operand: str, space: str, nbytes: int) -> str:
-    """A pointer that may be used: the fault is written where it may not."""
+def _pointer(
+    f: Function, ins: Instruction, operand: str, space: str, nbytes: int, inside: int = 0
+) -> str:
+    """A pointer that may be used: the fault is written where it may not. `inside`: as many bytes are of memory; 0: all."""
     if space == "param":
         return _parameter(f, operand)
     address = _address(f, operand, space)
-    _require(f, ins, address, space, nbytes)
+    _require(f, ins, address, space, nbytes, inside)
     return f.let(f"inttoptr i64 {address} to ptr")
 
 
@@ -63,14 +65,17 @@ def _parameter(f: Function, operand: str) -> str:
     return f.let(f"getelementptr i8, ptr %params, i64 {offset}")
 
 
-def _require(f: Function, ins: Instruction, address: str, space: str, nbytes: int) -> None:
+def _require(
+    f: Function, ins: Instruction, address: str, space: str, nbytes: int, inside: int = 0
+) -> None:
     if nbytes & (nbytes - 1) == 0 and nbytes > 1:
         rest = f.let(f"and i64 {address}, {nbytes - 1}")
         _or_fault(f, ins, f.let(f"icmp eq i64 {rest}, 0"), MISALIGNED, address, nbytes)
     if space in ("global", "shared", ""):
         where = space or "any"
         operands = (("ptr", "%launch"), ("ptr", "%shared"), ("ptr", "%frame"))
-        usable = f.call("i1", f"usable.{where}", *operands, ("i64", address), ("i64", str(nbytes)))
+        wanted = ("i64", str(inside or nbytes))
+        usable = f.call("i1", f"usable.{where}", *operands, ("i64", address), wanted)
         _or_fault(f, ins, usable, ILLEGAL, address, nbytes)
 
 
@@ -88,7 +93,8 @@ def _load(f: Function, ins: Instruction) -> None:
     kind, space = ins.parts[-1], _space(ins)
     targets, width = listed(ins.operands[0]), WIDTH[ins.parts[-1]]
     nbytes = width // 8
-    pointer = _pointer(f, ins, ins.operands[1], space, nbytes * len(targets))
+    # A vector that begins in memory may end behind it, for it lies in one page: LLVM loads 12 bytes as 16 where they are aligned.
+    pointer = _pointer(f, ins, ins.operands[1], space, nbytes * len(targets), nbytes)
     for k, target in enumerate(targets):
         position = f.let(f"getelementptr i8, ptr {pointer}, i64 {k * nbytes}")
         value = f.let(f"load i{width}, ptr {position}, align {nbytes}")

@@ -34,6 +34,7 @@ ASKED_SHARED = {
     120: (99, 100),
 }
 LARGE = 1 << 16  # from here on memory comes in pages
+VECTOR_BYTES = 16  # of the longest load, which may end behind its memory
 
 
 class CUresult(enum.IntEnum):
@@ -166,13 +167,13 @@ def names(*pairs: tuple[str, int]) -> Any:
 
 
 def fresh_memory(nbytes: int) -> tuple[int, int, object]:
-    """Address, size and holder of fresh memory at a multiple of 256, whose content nobody knows."""
+    """Address, size and holder of fresh memory at a multiple of 256, whose content nobody knows, nor what is behind it."""
     if nbytes >= LARGE:
         pages = mmap.mmap(-1, nbytes)
         return ctypes.addressof((ctypes.c_char * nbytes).from_buffer(pages)), nbytes, pages
-    holder = ctypes.create_string_buffer(nbytes + 256)
+    holder = ctypes.create_string_buffer(nbytes + 256 + VECTOR_BYTES)
     address = -(-ctypes.addressof(holder) // 256) * 256
-    ctypes.memset(address, 0xA5, nbytes)
+    ctypes.memset(address, 0xA5, nbytes + VECTOR_BYTES)
     return address, nbytes, holder
 
 
