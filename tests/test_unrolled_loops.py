@@ -58,6 +58,29 @@ def forward_variables(steps: int) -> Tensor:
     return state
 
 
+def pendulum(start: Tensor, steps: int) -> list[Tensor]:
+    """The angles after each step of a Runge-Kutta method."""
+    angle, speed, angles, h = start, real(9, seed=1), [], 0.05
+    for _ in range(steps):
+        one, pulled = speed, -angle.sin()
+        two, pulled_two = speed + pulled * (h / 2), -(angle + one * (h / 2)).sin()
+        three, pulled_three = speed + pulled_two * (h / 2), -(angle + two * (h / 2)).sin()
+        four, pulled_four = speed + pulled_three * h, -(angle + three * h).sin()
+        angle = angle + (one + 2 * two + 2 * three + four) * (h / 6)
+        speed = speed + (pulled + 2 * pulled_two + 2 * pulled_three + pulled_four) * (h / 6)
+        angles.append(angle)
+    return angles
+
+
+def path(steps: int) -> Tensor:
+    return Tensor.stack(*pendulum(real(9), steps))
+
+
+def gradient_of_end(steps: int) -> Tensor:
+    start = real(9)
+    return pendulum(start, steps)[-1].square().sum().gradient(start)[0]
+
+
 def euler(steps: int) -> Tensor:
     y = real(9)
     for _ in range(steps):
@@ -66,7 +89,9 @@ def euler(steps: int) -> Tensor:
 
 
 @pytest.mark.heuristics
-@pytest.mark.parametrize("program", [average, sums_of_steps, forward_variables, euler])
+@pytest.mark.parametrize(
+    "program", [average, sums_of_steps, forward_variables, euler, path, gradient_of_end]
+)
 def test_work_of_a_loop_grows_no_faster_than_its_steps(program: Callable[[int], Tensor]) -> None:
     short, long = lowered_operations(program(8)), lowered_operations(program(32))
     assert long < 5 * short
@@ -101,6 +126,36 @@ def test_a_long_chain_is_cut_where_a_step_ends_so_that_kernels_are_alike() -> No
     for _ in range(steps):
         y = y + (np.sin(y) - y * 0.5) * 0.01
     assert np.allclose(euler(steps).numpy(), y, atol=1e-5)
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("program", [path, gradient_of_end])
+def test_no_kernel_runs_all_steps_of_a_loop_that_carries_two_values(
+    program: Callable[[int], Tensor],
+) -> None:
+    found = bodies(program(40))
+    assert (
+        max([sum([n.op in ELEMENTWISE for n in body.toposort()]) for body in found]) < 40 * 24 / 2
+    )
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 17, 40])
+def test_a_loop_that_carries_two_values(steps: int) -> None:
+    def moved(a: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return np.stack([v, -np.sin(a)])
+
+    state, path_of_it, h = (
+        np.stack([real(9).numpy(), real(9, seed=1).numpy()]).astype(float),
+        [],
+        0.05,
+    )
+    for _ in range(steps):
+        one = moved(*state)
+        two = moved(*state + one * h / 2)
+        three = moved(*state + two * h / 2)
+        state = state + (one + 2 * two + 2 * three + moved(*state + three * h)) * h / 6
+        path_of_it.append(state[0])
+    assert np.allclose(path(steps).numpy(), path_of_it, atol=1e-5)
 
 
 @pytest.mark.heuristics

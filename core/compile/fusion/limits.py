@@ -13,6 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proofgrad.core.compile.fusion.carried_values import (
+    FEW_CYCLES,
+    carried_by_loops,
+    cycles_of_kernels,
+)
 from proofgrad.core.compile.fusion.meeting_points import MeetingPoints
 from proofgrad.core.compile.fusion.views import computed_again, joined_again
 from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
@@ -32,8 +37,6 @@ LONGEST_CHAIN = 2048
 MOST_REPEATED = 512
 # Cycles of a vector after which it takes little more to store it and to load it again.
 LONG_CHAIN_CYCLES = 256
-# What takes so few cycles may be computed again behind it.
-FEW_CYCLES = 8
 # An element that is stored costs at least as much as one of so many bytes.
 WORD_BYTES = 4
 # Kernels that use a value are counted up to here.
@@ -57,7 +60,23 @@ def beyond_limits(
     added |= computed_again(nodes, consumers, stored | added, target)
     repetitions = _repetitions(nodes, consumers, stored | added)
     added |= _ends_of_long_chains(nodes, meets, stored | added)
-    added |= _of_large_kernels(nodes, stored | added, repetitions, consumers, target)
+    found = added | _of_kernels(nodes, stored | added, repetitions, consumers, target)
+    if carried := carried_by_loops(nodes, consumers, stored | added):
+        added |= carried
+        steps = added | _of_kernels(nodes, stored | added, repetitions, consumers, target)
+        found = min(found, steps, key=lambda ends: cycles_of_kernels(nodes, stored | ends))
+    return found
+
+
+def _of_kernels(
+    nodes: Sequence[UOp],
+    stored: set[UOp],
+    repetitions: Mapping[UOp, int],
+    consumers: Mapping[UOp, list[UOp]],
+    target: Target,
+) -> set[UOp]:
+    """Values that end a kernel which would be too large."""
+    added = _of_large_kernels(nodes, stored, repetitions, consumers, target)
     most = _most_read(target)
     while more := _of_kernels_that_read_more(most, nodes, stored | added):
         added |= more

@@ -1,0 +1,98 @@
+"""What a loop that stands unrolled carries from one step to the next: values that get a buffer, so that no kernel runs all of its steps.
+
+Owns: where steps part, and whether kernels of a few steps each are cheaper. Does not own: the end of a chain behind which nothing else is used,
+and the other limits (limits.py).
+
+    for k in range(1000): a, v = a + v * h, v - a.sin() * h        a and v after every few steps
+
+Without it all of the steps are one kernel, which takes longer to compile than it has operations; of 1000 results each is a kernel of all
+steps before it; and the gradients compute the loop again for each value that they take of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from proofgrad.core.compile.schedule.cost_model import MEMORY_CYCLES, OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.uop import UOp
+
+# Cycles of a vector between two places where steps part, for each value that is carried.
+STEPS_CYCLES = 256
+# What takes so few cycles may be computed again behind it.
+FEW_CYCLES = 8
+# Values that are carried: each is a kernel, which computes the steps from the last place on.
+MOST_CARRIED = 8
+# Nodes behind a value within which its uses are of this step or the next; those of its gradients are further behind.
+NEAR = 256
+# Cycles of a kernel of which the time to compile weighs as much as the time to run.
+LONG_KERNEL_CYCLES = 2048
+
+
+def carried_by_loops(
+    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
+) -> set[UOp]:
+    """Values of which each of a few is used soon behind, where all that is computed between took long.
+
+    `nodes`: sources first, as a walk from the results finds them, in which a step is finished before the next begins.
+    """
+    found: set[UOp] = set()
+    cycles: dict[UOp, float] = {}  # from memory to each value
+    begins: dict[UOp, float] = {}  # what all before the first that a value is computed from took
+    carried: dict[UOp, None] = {}
+    last, taken, border = _last_uses(nodes, consumers), 0.0, 0.0
+    for place, node in enumerate(nodes):
+        computed = [source for source in node.src if cycles[source] > FEW_CYCLES]
+        begins[node] = min([begins[source] for source in computed], default=taken)
+        own = _cycles(node)
+        taken += own
+        before = max([cycles[source] for source in node.src], default=0.0)
+        cycles[node] = 0.0 if node in stored else before + own
+        if own and cycles[node] > FEW_CYCLES and last[node] > place:
+            carried[node] = None
+        for other in [other for other in carried if last[other] <= place]:
+            del carried[other]
+        if not 0 < len(carried) <= MOST_CARRIED or last[node] <= place:
+            continue
+        begin = max(border, min([begins[other] for other in carried]))
+        if taken - begin > STEPS_CYCLES * len(carried):
+            found.update(carried)
+            cycles.update(dict.fromkeys(carried, 0.0))
+            carried.clear()
+            border = taken
+    return found
+
+
+def cycles_of_kernels(nodes: Sequence[UOp], stored: set[UOp]) -> float:
+    """What all kernels take for an element of their results, where these values are stored; more than in proportion for a long one, for the
+    time to compile it."""
+    roots = [node for node in nodes if node in stored]
+    roots += [source for node in nodes if node.op is Ops.SINK for source in node.src]
+    total = 0.0
+    for root in dict.fromkeys(roots):
+        inside = root.toposort(lambda n, root=root: n is root or n not in stored)
+        whole = max(1, elements(root.shape))
+        shares = [
+            min(1.0, elements(n.shape) / whole) * _cycles(n)
+            for n in inside
+            if n is root or n not in stored
+        ]
+        cycles = sum(shares)
+        total += MEMORY_CYCLES + cycles * (1 + cycles / LONG_KERNEL_CYCLES)
+    return total
+
+
+def _cycles(node: UOp) -> float:
+    return OPERATION_CYCLES.get(node.op, SHORT_CYCLES) if node.op in ELEMENTWISE else 0.0
+
+
+def _last_uses(nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]]) -> dict[UOp, int]:
+    """The place of the last near use of each node, by itself or moved; 0: there is none."""
+    places = {node: place for place, node in enumerate(nodes)}
+    last: dict[UOp, int] = {}
+    for place in range(len(nodes) - 1, -1, -1):
+        node = nodes[place]
+        uses = [last[user] if user.op in MOVEMENT else places[user] for user in consumers[node]]
+        last[node] = max([use for use in uses if use <= place + NEAR], default=0)
+    return last
