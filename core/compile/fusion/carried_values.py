@@ -27,7 +27,7 @@ MOST_CARRIED = 8
 # Nodes behind a value within which its uses are of this step or the next; those of its gradients are further behind.
 NEAR = 256
 # Cycles of a kernel of which the time to compile weighs as much as the time to run.
-LONG_KERNEL_CYCLES = 2048
+LONG_KERNEL_CYCLES = 16384
 
 
 def carried_by_loops(
