@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from proofgrad.core.compile.fusion.rows import computed_by
 from proofgrad.core.compile.schedule.cost_model import MEMORY_CYCLES, OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
@@ -71,13 +72,9 @@ def cycles_of_kernels(nodes: Sequence[UOp], stored: set[UOp]) -> float:
     roots += [source for node in nodes if node.op is Ops.SINK for source in node.src]
     total = 0.0
     for root in dict.fromkeys(roots):
-        inside = root.toposort(lambda n, root=root: n is root or n not in stored)
         whole = max(1, elements(root.shape))
-        shares = [
-            min(1.0, elements(n.shape) / whole) * _cycles(n)
-            for n in inside
-            if n is root or n not in stored
-        ]
+        inside = computed_by(root, stored)
+        shares = [min(1.0, elements(n.shape) / whole) * _cycles(n) for n in inside]
         cycles = sum(shares)
         total += MEMORY_CYCLES + cycles * (1 + cycles / LONG_KERNEL_CYCLES)
     return total
