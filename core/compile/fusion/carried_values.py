@@ -5,7 +5,7 @@ and the other limits (limits.py).
 
     for k in range(1000): a, v = a + v * h, v - a.sin() * h        a and v after every few steps
 
-Without it all of the steps are one kernel, which takes longer to compile than it has operations; of 1000 results each is a kernel of all
+Without it all of the steps are one kernel, whose time to compile grows faster than its length; of 1000 results each is a kernel of all
 steps before it; and the gradients compute the loop again for each value that they take of it.
 """
 
