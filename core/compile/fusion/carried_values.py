@@ -74,8 +74,7 @@ def cycles_of_kernels(nodes: Sequence[UOp], stored: set[UOp]) -> float:
     for root in dict.fromkeys(roots):
         whole = max(1, elements(root.shape))
         inside = computed_by(root, stored)
-        shares = [min(1.0, elements(n.shape) / whole) * _cycles(n) for n in inside]
-        cycles = sum(shares)
+        cycles = sum([min(1.0, elements(n.shape) / whole) * _cycles(n) for n in inside])
         total += MEMORY_CYCLES + cycles * (1 + cycles / LONG_KERNEL_CYCLES)
     return total
 
