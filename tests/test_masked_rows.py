@@ -202,6 +202,19 @@ def test_a_loop_whose_masks_hold_on_all_lanes_chooses_nothing() -> None:
 
 
 @pytest.mark.parametrize(("registers", "are_vectors"), [(7, False), (16, True)])
+def test_a_row_of_a_tile_is_chosen_by_one_truth_where_masks_take_registers(
+    registers: int, are_vectors: bool
+) -> None:
+    """A branch, which is foreseen, in place of two instructions for each product."""
+    target, dialect = replace(AVX2, core=Core(mask_registers=registers)), Dialect()
+    dialect.target = target
+    body = gradient_of_images()
+    linear = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, target))[-1]
+    rest = emit(linear, "kernel", dialect).text.split("\nunmasked0.else:\n")[1]
+    assert ("select i1 %" in rest) == are_vectors != ("select <8 x i1> %" in rest)
+
+
+@pytest.mark.parametrize(("registers", "are_vectors"), [(7, False), (16, True)])
 def test_the_last_columns_of_a_tile_are_asked_once_where_masks_take_registers(
     registers: int, are_vectors: bool
 ) -> None:

@@ -259,13 +259,15 @@ def test_all_columns_that_stay_in_the_first_cache_are_one_tile(sizes: tuple[int,
     assert found[1].vectors == 5
 
 
-def depths_of_windows(width: int, stride: int, tile: Tile, dilation: int = 1) -> dict[int, int]:
+def depths_of_windows(
+    width: int, stride: int, tile: Tile, dilation: int = 1, target: Target = ONE_THREAD
+) -> dict[int, int]:
     """The steps at once of a convolution by so many columns, by how many steps later windows of rows share."""
     x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, width).realize()
     convolution = x.conv2d(w, stride=(1, stride), dilation=(1, dilation))
     (call,) = compiler().kernel_graph(UOp.sink(convolution.uop).replace(arg="CPU")).src
-    ways = contractions(simplified_body(call.src[0]), AUTOMATIC, ONE_THREAD)
-    return {way.window.lag: choose_depth(way, tile, ONE_THREAD) for way in ways}
+    ways = contractions(simplified_body(call.src[0]), AUTOMATIC, target)
+    return {way.window.lag: choose_depth(way, tile, target) for way in ways}
 
 
 def test_windows_share_what_steps_read_that_run_at_once() -> None:
@@ -280,6 +282,10 @@ def test_windows_share_no_more_than_registers_hold() -> None:
     assert depths_of_windows(4, 2, Tile(14, 1, 16))[2] == 2
     assert depths_of_windows(7, 2, Tile(16, 1, 16))[2] == 1
     assert depths_of_windows(2, 2, Tile(14, 2, 16))[0] == 2  # steps share nothing
+    # 4 elements wait for the step after, and one more is loaded: a sum was kept in memory, which took twice as long.
+    haswell = replace(ONE_THREAD, vector_bytes=32, vector_registers=16)
+    assert depths_of_windows(20, 1, Tile(5, 2, 8), target=haswell)[1] == 1
+    assert depths_of_windows(20, 1, Tile(4, 2, 8), target=haswell)[1] == 4
 
 
 def test_windows_with_holes_share_what_lies_in_rows_further_on() -> None:

@@ -149,6 +149,10 @@ class _Printer(LoopPrinter, MemoryPrinter):
             if self.dialect.has_modifiers and (made := self._modified(node)) is not None:
                 self.registers[node] = made
                 return
+            if (truth := self.whole_choices.get(node)) is not None:
+                flag, *sums = [self._register(s) for s in (truth, *node.src[1:])]
+                self.registers[node] = self.writer.choose_whole(flag, node.dtype, *sums)
+                return
             operands = [self._register(s) for s in node.src]
             is_guess = node in self.choices_by_data
             write = write_unpredictable_choice if is_guess else write_alu

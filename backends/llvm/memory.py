@@ -61,10 +61,9 @@ class Position(NamedTuple):
 
 
 def masks_by_data(linear: UOp) -> set[UOp]:
-    """The masks, of one lane, of accesses that depend on what is loaded before."""
-    indices = [n for n in linear.src if n.op is Ops.INDEX and len(n.src) > 2]
-    masks = {n.src[2] for n in indices if n.src[2].dtype.lanes == 1}
-    return masks & _by_data(linear) if masks else masks
+    """The masks of accesses that depend on what is loaded before."""
+    masks = {n.src[2] for n in linear.src if n.op is Ops.INDEX and len(n.src) > 2}
+    return masks & by_data(linear) if masks else masks
 
 
 def choices_by_data(linear: UOp) -> set[UOp]:
@@ -74,13 +73,14 @@ def choices_by_data(linear: UOp) -> set[UOp]:
     positions = [node.src[1] for node in linear.src if node.op is Ops.INDEX]
     terms = toposort(positions, lambda node: node.op in ALU or node.op in CASTS)
     made = {n for n in terms if n.op in _CHOICES and n.dtype.is_int and n.dtype.lanes == 1}
-    return made & _by_data(linear) if made else made
+    return made & by_data(linear) if made else made
 
 
 _CHOICES = (Ops.WHERE, Ops.MAX, Ops.MIN)
 
 
-def _by_data(linear: UOp) -> set[UOp]:
+def by_data(linear: UOp) -> set[UOp]:
+    """The nodes that depend on what is loaded, and the loads."""
     read: set[UOp] = set()
     for node in linear.src:
         if node.op is Ops.LOAD or not read.isdisjoint(node.src):
@@ -247,18 +247,28 @@ def _mask(writer: Writer, position: Position, dtype: DType) -> str:
 
 
 def _gather(writer: Writer, position: Position, dtype: DType) -> str:
-    vector = memory_type(dtype)
-    if position.mask is not None or writer.dialect.is_gathered(dtype):
+    vector, dialect = memory_type(dtype), writer.dialect
+    is_asked = position.mask is not None and dialect.target.work_items
+    if is_asked or dialect.is_gathered(dtype):
         operands = f"{_pointers(writer, position, dtype)}, {_mask(writer, position, dtype)}"
         intrinsic = f"@llvm.masked.gather.{_pointers_code(writer, dtype)}"
         zeros = f"{vector} zeroinitializer"
         return writer.let(f"call {vector} {intrinsic}({operands}, {zeros})", "load")
     gathered = "poison"
     for lane in range(dtype.lanes):
-        scalar = _load(writer, position, lane_address(writer, position, lane), dtype.scalar)
+        own = _of_lane(writer, position, lane)
+        scalar = _load(writer, own, address_or_zeros(writer, own, dtype.scalar), dtype.scalar)
         element = f"{memory_type(dtype.scalar)} {scalar}"
         gathered = writer.let(f"insertelement {vector} {gathered}, {element}, i64 {lane}")
     return gathered
+
+
+def _of_lane(writer: Writer, position: Position, lane: int) -> Position:
+    """The element of one lane, under its mask: LLVM has a branch for each lane of a gather that is no instruction."""
+    mask, address = position.mask, lane_address(writer, position, lane)
+    if position.mask_lanes > 1:
+        mask = writer.lane(position.mask, dtypes.bool.vec(position.mask_lanes), lane)
+    return position._replace(address=address, mask=mask, mask_lanes=1)
 
 
 def lane_address(writer: Writer, position: Position, lane: int) -> str:

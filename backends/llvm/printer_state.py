@@ -21,7 +21,13 @@ from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.peeling import peeled
 from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.register_transpose import transposed_stores, unread_vectors
-from proofgrad.backends.llvm.skipping import growing_masks, masks_of_lanes, skipped, unswitched
+from proofgrad.backends.llvm.skipping import (
+    growing_masks,
+    masks_of_lanes,
+    skipped,
+    unswitched,
+    whole_choices,
+)
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.tiles import tiles_of
 from proofgrad.backends.llvm.transposed_loads import TransposedLoad, transposed_loads
@@ -85,6 +91,7 @@ class PrinterState(ABC):
         asks_loads = is_peeled and masks_are_vectors(dialect.target)
         self.unswitched = unswitched(linear, self.skipped, asks_loads)
         self.masks = masks_of_lanes(linear) if asks_loads else frozenset[UOp]()
+        self.whole_choices = whole_choices(linear) if asks_loads else {}
         self.peeled = peeled(linear) if is_peeled else {}
         self.growing = growing_masks(linear) if is_peeled else {}
         self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written

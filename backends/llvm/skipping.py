@@ -12,12 +12,16 @@ a mask of lanes, as of the last columns of a matrix, keeps it in one of the regi
 A mask that grows with the loop, as whether a step of a sum in blocks is one of the last block, holds in all iterations if in the last:
 
     for i < n: f(i) if 32 * o + i < size   =   if 32 * o + n - 1 < size: for i < n: f(i);   else: for i < n: f(i) if 32 * o + i < size
+
+In the loop for the rest a term goes into a sum, or not, by one truth for all lanes of a row of the tile. Written as a choice by that
+truth, not by a vector of it, x86 without AVX-512 has a branch there, the same in all iterations, and neither choice nor register for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proofgrad.backends.llvm.memory import by_data
 from proofgrad.backends.llvm.peeling import MOST_NODES, innermost_loops
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient
@@ -97,6 +101,16 @@ def masks_of_lanes(linear: UOp) -> Truths:
     """The masks under which lanes are loaded or stored."""
     masks = [mask for node in linear.src if node.op is INDEX for mask in node.src[2:]]
     return frozenset([mask for mask in masks if mask.dtype.lanes > 1])
+
+
+def whole_choices(linear: UOp) -> dict[UOp, UOp]:
+    """The choices between a sum with a term and without it by a truth that all lanes share and no loaded value decides; that truth."""
+    sums = [n for n in linear.src if n.op is Ops.WHERE and n.src[0].op is BROADCAST]
+    sums = [n for n in sums if n.dtype.lanes > 1 and n.src[2] in n.src[1].src]
+    read = by_data(linear) if sums else frozenset()
+    return {
+        n: n.src[0].src[0] for n in sums if n.src[0] not in read and n.src[0].src[0].op is not CONST
+    }
 
 
 def growing_masks(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:

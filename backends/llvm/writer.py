@@ -52,6 +52,11 @@ class Writer:
         llvm_type = register_type(dtype)
         return self.let(f"select {flag} {condition}, {llvm_type} {if_true}, {llvm_type} {if_false}")
 
+    def choose_whole(self, condition: str, dtype: DType, if_true: str, if_false: str) -> str:
+        """Choice by one truth for all lanes of `dtype`."""
+        llvm_type = register_type(dtype)
+        return self.let(f"select i1 {condition}, {llvm_type} {if_true}, {llvm_type} {if_false}")
+
     def begin_block(self, label: str) -> None:
         """Add a label; what is written from now on belongs to its block."""
         self.lines.append(f"{label}:")

@@ -192,6 +192,7 @@ def _elements_stay(contraction: Contraction, tile: Tile, steps: int, target: Tar
     if not 0 < window.lag < steps or tile.lanes == 1:
         return True
     elements = min(window.lag, steps - window.lag) * max(0, tile.rows - window.shift)
+    elements += steps > 2 * window.lag  # one is loaded while the others wait for the step after
     return elements + tile.rows * tile.vectors + tile.vectors <= target.vector_registers
 
 
