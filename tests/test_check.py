@@ -143,6 +143,22 @@ def test_products_that_are_too_large_may_be_added_without_rounding() -> None:
     assert total.agrees(numpy.zeros(2, numpy.float32), F).tolist() == [True, False]
 
 
+@pytest.mark.parametrize("terms", [1, 3])
+def test_products_that_are_too_small_may_be_added_without_rounding(terms: int) -> None:
+    """-2**-120 * 2**-120 rounds to -0.0, and with a sum from 0.0 to 0.0; multiplied and added at once it is -0.0 in the end. 0 * -1 is none."""
+    one = Estimate(numpy.array([[-(2.0**-120), 0.0]] * terms, numpy.float32))
+    factor = Estimate(numpy.array([[2.0**-120, -1.0]] * terms, numpy.float32))
+    product = estimate(Ops.MUL, F, (one, factor), (F, F))
+    chosen = Estimate(numpy.array([[True, True]] * terms)), product, Estimate(numpy.float32(0))
+    for each in (product, estimate(Ops.WHERE, F, chosen, (dtypes.bool, F, F))):
+        total = estimate_reduction(Ops.ADD, F, each, terms)
+        assert total.agrees(numpy.array([-0.0, -0.0], numpy.float32), F).tolist() == [True, False]
+        assert total.agrees(numpy.array([1e-40, 1e-40], numpy.float32), F).tolist() == [
+            False,
+            False,
+        ]
+
+
 F, I = dtypes.float32, dtypes.int32
 # What is right, and what a compiler might make of it: of a few of the values that kernels are checked with they differ.
 AT_THE_ENDS: dict[str, tuple[DType, Callable[..., Any], Callable[..., Any]]] = {

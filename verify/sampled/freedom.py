@@ -33,13 +33,13 @@ class Estimate:
     """Values, and how far a right kernel may be from each; None: not at all.
 
     Integers that are the bits of floats say so in `bits_of`: their error is that of the floats. Products of finite numbers that
-    are too large are `too_large`: a sum may add them without rounding, and then they are not infinite.
+    are infinite, or 0 of numbers that are not, are `out_of_range`: a sum may add them without rounding, and then they are neither.
     """
 
     values: Values
     error: Values | None = None
     bits_of: DType | None = None
-    too_large: Values | None = None
+    out_of_range: Values | None = None
 
     def agrees(self, other: Values, dtype: DType) -> Values:
         """Whether other values are what this allows."""
@@ -94,9 +94,11 @@ def estimation(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Callable[..
             found = Estimate(values)
         else:
             found = _with_error(op, dtype, values, args, sources)
-        if is_product and numpy.isinf(values).any():
-            finite = numpy.isfinite(args[0].values) & numpy.isfinite(args[1].values)
-            found.too_large = numpy.isinf(values) & finite
+        if is_product:
+            found.out_of_range = _out_of_range(values, args[0].values, args[1].values)
+        elif op is Ops.WHERE and any([a.out_of_range is not None for a in args[1:]]):
+            lost = [False if a.out_of_range is None else a.out_of_range for a in args[1:]]
+            found.out_of_range = numpy.where(args[0].values, *lost)
         return found
 
     return estimated
@@ -119,6 +121,15 @@ def _with_error(
             return Estimate(values, error, *read_as)
         error = _unknown(error)
     return Estimate(values, error)
+
+
+def _out_of_range(values: Values, one: Values, other: Values) -> Values | None:
+    """Where a product of finite numbers is infinite, or 0 of numbers that are not."""
+    is_zero, is_infinite = values == 0, numpy.isinf(values)
+    if not (is_zero | is_infinite).any():
+        return None
+    finite = numpy.isfinite(one) & numpy.isfinite(other)
+    return (is_infinite & finite) | (is_zero & (one != 0) & (other != 0) & finite)
 
 
 def _unknown(error: Values) -> Values:
@@ -314,9 +325,11 @@ def estimate_reduction(op: Ops, dtype: DType, each: Estimate, terms: int) -> Est
         return Estimate(values, error)
     with numpy.errstate(all="ignore"):
         error = (_of_sum if op is Ops.ADD else _of_product)(dtype, wide, each.error, values, terms)
-    if op is Ops.ADD and terms > 1 and each.too_large is not None:
-        unsure = numpy.broadcast_to(each.too_large & numpy.isinf(each.values), wide.shape)
-        error = numpy.where(unsure.any(axis=0), numpy.inf, error)
+    if op is Ops.ADD and each.out_of_range is not None:
+        lost = numpy.broadcast_to(each.out_of_range, wide.shape)
+        unsure = (lost & numpy.isinf(wide)).any(axis=0) & (terms > 1)
+        below = terms * smallest(dtype) * (lost & (wide == 0)).any(axis=0)
+        error = numpy.where(unsure, numpy.inf, numpy.maximum(error, below))
     return Estimate(values, error if error.any() else None)
 
 

@@ -155,12 +155,12 @@ class TensorElements:
             inner[axis] = part
 
         def combined(each: Estimate) -> Estimate:
-            error, too_large = [
+            error, out_of_range = [
                 None if part is None else _of_depth(part, depth + 1)
-                for part in (each.error, each.too_large)
+                for part in (each.error, each.out_of_range)
             ]
             values = _of_depth(each.values, depth + 1)
-            each = replace(each, values=values, error=error, too_large=too_large)
+            each = replace(each, values=values, error=error, out_of_range=out_of_range)
             self.budget.spend(terms * prod(each.values.shape[1:]))
             return estimate_reduction(op, node.dtype, each, terms)
 
