@@ -89,6 +89,20 @@ def lines_asked_for(hints: Sequence[tuple[UOp, Hint]], loops: Sequence[UOp]) -> 
     return asked
 
 
+@pytest.mark.parametrize(("columns", "lines"), [(390, (0, 1)), (392, (0, 1)), (384, ())])
+def test_tiles_whose_results_share_lines_ask_for_those_of_the_next(
+    columns: int, lines: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a tile are 4 vectors of 8 columns, two lines long: two elements of each."""
+    monkeypatch.setenv("CHOICES", "tile=6x4x8 staged=none depth=5")
+    *_, tile = linears(240, 5, columns)
+    asked = {store: hint for store, (hint,) in prefetched(tile, AVX512).items()}
+    ends = [at_start(store.src[0].src[1]) + hint.elements for store, hint in asked.items()]
+    assert all([hint.is_written and hint.cache == 1 for hint in asked.values()])
+    # The next tile begins 32 columns on.
+    assert sorted(ends) == [columns * row + 16 * k + 47 for row in range(6) for k in lines]
+
+
 @pytest.mark.parametrize("choices", ["", "tile=8x3x16 blocks=4x11 depth=2", "tile=4x2x8 depth=1"])
 def test_tiles_that_share_columns_ask_for_all_of_the_next_ones(
     choices: str, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ from proofgrad.backends.llvm.held import unroll_whole
 from proofgrad.backends.llvm.lanes_off import known_lanes
 from proofgrad.backends.llvm.loops import OpenLoop, phi
 from proofgrad.backends.llvm.printer_state import PrinterState
-from proofgrad.backends.llvm.skipping import at_last, parts_of_truths, settled
+from proofgrad.backends.llvm.skipping import at_last, end_of_asked, parts_of_truths, settled
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.tiles import TILE, write_nothing
 from proofgrad.backends.llvm.written_out import AT_ONCE, Ahead, Turn
@@ -37,7 +37,7 @@ class LoopPrinter(PrinterState):
         while position < len(nodes):
             node, end = nodes[position], position + 1
             if masks := self.unswitched.get(node):
-                end = _end_of_innermost(nodes, position)
+                end = end_of_asked(nodes, _end_of_innermost(nodes, position), masks)
                 self._write_twice(nodes[position:end], masks, self._where_all(masks))
             elif (masks := self.peeled.get(node)) and node not in self.skipped:
                 end = _end_of_innermost(nodes, position)

@@ -64,7 +64,7 @@ class MemoryPrinter(PrinterState):
         buffer, index = node.src[:2]
         if buffer in self.of_warp:
             return
-        mask = node.src[2] if len(node.src) > 2 else None
+        mask = self._left_to_ask(node.src[2]) if len(node.src) > 2 else None
         is_held = buffer in self.held
         own = self._index_in_item if is_held else self._index
         position = Position(
@@ -94,6 +94,15 @@ class MemoryPrinter(PrinterState):
         if mask is not None and mask.dtype.lanes > 1:
             position = position._replace(known=self._known(mask))
         self.positions[node] = position
+
+    def _left_to_ask(self, mask: UOp) -> UOp:
+        """Of a mask that has a part which holds on all lanes the other part: of one truth for all lanes that truth."""
+        if mask.op is not Ops.AND or mask.dtype.lanes == 1:
+            return mask
+        left = [x for x in mask.src if self.registers.get(x) != literal(True, x.dtype)]
+        if len(left) != 1:
+            return mask
+        return left[0].src[0] if left[0].op is Ops.BROADCAST else self._left_to_ask(left[0])
 
     def _known(self, mask: UOp) -> tuple[bool | None, ...]:
         """Of each lane of a mask, whether it is on in the iteration that is written; None where that is not known."""
@@ -256,6 +265,8 @@ class MemoryPrinter(PrinterState):
     def store(self, node: UOp) -> None:
         """A value written, or a tile of values."""
         position, value = node.src[:2]
+        for hint in self.ahead.get(node, ()):
+            self.prefetch(self.positions[position], hint)
         if node in self.waiting:
             return
         if position.src[0] in self.of_warp:

@@ -1,18 +1,19 @@
-"""Loads that a loop asks the cache for before it needs them.
+"""Lines that a loop asks the cache for before it reads or writes them.
 
-Owns: which loads, and how far ahead. Does not own: the instruction (memory.py). A hint reads nothing, so
+Owns: which, and how far ahead. Does not own: the instruction (memory.py). A hint reads nothing, so
 it may name a position outside of its buffer.
 
 The columns of a tile come through a loop in steps that a processor does not foresee well: a row of a tile from a
 table, or of a matrix, whose rows lie pages apart. What the tiles after these need is asked for too (prefetch_tiles.py).
 Where several loops in turn run over a row, as in a softmax, only the first waits for memory: the second asks for
-the row after this one, which comes while it computes.
+the row after this one, which comes while it computes. Results of a tile that are parts of lines are asked for by the tile before.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from proofgrad.backends.llvm.prefetch_tiles import (
     Hint,
@@ -25,7 +26,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient
 from proofgrad.core.compile.schedule.contraction import LONG_ROW_BYTES
-from proofgrad.core.ir.op_names import LOAD, MULACC, PARAM
+from proofgrad.core.ir.op_names import LOAD, MULACC, PARAM, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 # Iterations ahead, measured from 1 to 4: 2 to 4 % of a large product, a quarter of one with few rows.
@@ -56,6 +57,8 @@ def prefetched(linear: UOp, target: Target, past: Iterable[UOp] = ()) -> dict[UO
             asked = frozenset([one.src[0].src[0] for one in found])
             for owner, hint in tile_prefetches(load, around, target, asked, unread):
                 found.setdefault(owner, []).append(hint)
+    results = _next_results(around, target)
+    found |= {store: [hint] for store, hint in results.items() if store not in past}
     return found
 
 
@@ -89,6 +92,52 @@ def _rows_of_tile(around: dict[UOp, Loops], loops: Loops, target: Target) -> lis
         if (buffer, start - 1) not in starts
         and all((buffer, start + k) in starts for k in range(LEAST_LOADS))
     ]
+
+
+def _next_results(around: dict[UOp, Loops], target: Target) -> dict[UOp, Hint]:
+    """The stores of a tile whose results are not whole lines, one a line of the next tile, and where that is.
+
+    Of a line that two tiles write the first cache may have lost the first half; a vector in two lines waits for both, one after the other, and all
+    stores behind it wait, too. (Measured, with AVX2: sums of 5 products for 240 rows take 0.7 of the time for 390 columns, 0.8 for 392.)
+    """
+    tiles = {loops[:n] for node, loops in around.items() if node.op is MULACC and node.dtype.lanes > 1
+             for n in range(1, len(loops) + 1)}  # fmt: skip
+    by_buffer: dict[UOp, dict[int, UOp]] = {}  # by the first element in the first tile
+    for store, loops in around.items():
+        if store.op is STORE and loops in tiles and _leaves_first_cache(store, target):
+            buffer, index = store.src[0].src[:2]
+            by_buffer.setdefault(buffer, {})[at_start(index)] = store
+    found: dict[UOp, Hint] = {}
+    for buffer, stores in by_buffer.items():
+        line = target.first_cache.line_bytes // buffer.dtype.itemsize
+        if not _are_whole_lines(stores, line, around):
+            found |= _once_a_line(stores, line, around)
+    return found
+
+
+def _leaves_first_cache(store: UOp, target: Target) -> bool:
+    """Whether a vector of neighbours goes to memory that the first cache does not hold."""
+    buffer, index = store.src[0].src[:2]
+    is_far = buffer.op is PARAM and bytes_of(buffer) > target.first_cache.nbytes
+    return is_far and store.src[1].dtype.lanes > index.dtype.lanes == 1
+
+
+def _are_whole_lines(stores: dict[int, UOp], line: int, around: dict[UOp, Loops]) -> bool:
+    """Whether what the stores of a tile write together begins and ends with a line, in all iterations."""
+    moves = [coefficient(s.src[0].src[1], loop) for s in stores.values() for loop in around[s]]
+    edges = stores.keys() ^ {n + store.src[1].dtype.lanes for n, store in stores.items()}
+    return not any([move is None or move % line for move in (*moves, *edges)])
+
+
+def _once_a_line(stores: dict[int, UOp], line: int, around: dict[UOp, Loops]) -> dict[UOp, Hint]:
+    """The stores whose last elements are a line apart, and where that of each is in the next iteration."""
+    found, last = dict[UOp, Hint](), inf
+    for start, store in sorted(stores.items(), reverse=True):
+        step = coefficient(store.src[0].src[1], around[store][-1])
+        end = start + (ahead := store.src[1].dtype.lanes - 1)
+        if step and last - end >= line:
+            last, found[store] = end, Hint(step + ahead, is_written=True)
+    return found
 
 
 def _next_rows(around: dict[UOp, Loops], target: Target) -> dict[UOp, int]:

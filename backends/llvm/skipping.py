@@ -19,7 +19,7 @@ truth, not by a vector of it, x86 without AVX-512 has a branch there, the same i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from proofgrad.backends.llvm.memory import by_data
 from proofgrad.backends.llvm.peeling import MOST_NODES, innermost_loops
@@ -95,6 +95,17 @@ def _asked(node: UOp, are_vectors: bool) -> tuple[UOp, ...]:
     if are_vectors and node.op is INDEX:
         return tuple([mask for mask in node.src[2:] if mask.dtype.lanes > 1])
     return node.src[:1] if node.op is Ops.WHERE else ()
+
+
+def end_of_asked(nodes: Sequence[UOp], end: int, masks: tuple[UOp, ...]) -> int:
+    """Where what a loop's masks decide ends: with the loop, at `end`, or with the stores under masks of its lanes that come behind it in the same iteration."""
+    behind = next((k for k in range(end, len(nodes)) if nodes[k].op in (RANGE, END)), len(nodes))
+    if behind < len(nodes) and nodes[behind].op is RANGE:
+        return end
+    stores = [node.src[0] for node in nodes[end:behind] if node.op is STORE]
+    asked = parts_of_truths(tuple([mask for index in stores for mask in index.src[2:]]))
+    is_stored = any([mask in asked for mask in masks if mask.dtype.lanes > 1])
+    return behind if is_stored else end
 
 
 def masks_of_lanes(linear: UOp) -> Truths:
