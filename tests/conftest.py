@@ -19,7 +19,7 @@ from rules_from_text import unproven_library
 
 from proofgrad import Device, Tensor
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime import canonical, known_runs, memory, once, realize
+from proofgrad.core.tensor.runtime import canonical, changing, known_runs, memory, once, realize
 from proofgrad.core.tensor.runtime.known_runs import _Runs
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -79,6 +79,7 @@ def process_as_before() -> Iterator[None]:
         os.environ.clear()
         os.environ.update(environment)
     os.chdir(folder)
+    changing.SEEN.clear()
     Device._chosen, Tensor.training = default, training
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_grad_enabled(True)  # its peers of benchmarks switch them off for the process

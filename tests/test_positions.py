@@ -182,5 +182,6 @@ def test_a_cut_of_what_is_computed_keeps_its_number() -> None:
     x, _ = data(ROWS, COLUMNS)
     values: dict[str, int] = {}
     node = (x + 1)[:, 2]._uop
-    assert not positions.positions_as_variables(node.toposort(), [node], {}, values)
+    found = positions.cuts_and_places(node.toposort(), [node], {})
+    assert not positions.positions_as_variables(found, frozenset(), {}, values)
     assert not values

@@ -1,6 +1,6 @@
 """A dict that lets go: caches that a program which makes ever new kernels would fill without end.
 
-Owns: that, and nothing else. A loop that multiplies by a Python number, another one in each step, makes
+Owns: that, and nothing else. A loop over lengths, another one in each step, makes
 a kernel a step; each holds some 60 KB of text, nodes and machine code.
 """
 

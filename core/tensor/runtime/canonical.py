@@ -30,16 +30,18 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, names_variables, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.data.bodies import without_bodies
+from proofgrad.core.tensor.runtime.changing import changing_places, constants
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 from proofgrad.core.tensor.runtime.known_graphs import form_of, keep_graph, known_graph
 from proofgrad.core.tensor.runtime.positions import (
+    cuts_and_places,
     numbers_written,
     positions_as_variables,
     with_values,
 )
 from proofgrad.core.tensor.runtime.table import number_buffer
 
-SHRINK, PAD = Ops.SHRINK, Ops.PAD
+SHRINK = Ops.SHRINK
 _LEAVES = frozenset({UNIQUE, DEVICE})
 # Numbered graphs, and the same without APPLYs, of which each may have hundreds of nodes.
 _WITHOUT_BODIES: Newest[UOp, UOp] = Newest(256)
@@ -145,17 +147,14 @@ def _numbered(
         order = toposort(roots, lambda n: n not in COMPUTED and n not in parts) if parts else order
     numbers: dict[UOp, int] = {}  # of parts
     named: dict[UOp, Any] = {}
-    for number in numbers_written(roots, order) if with_parts else ():
-        inputs.append(number_buffer(number, device))
-        unique = UOp(UNIQUE, dtypes.void, (), len(inputs) - 1)
-        where = UOp(DEVICE, dtypes.void, (), device)
-        done[number] = UOp(
-            RESHAPE, number.dtype, (UOp(BUFFER, number.dtype, (unique, where), 1),), ()
-        )
-    if with_parts and any([node.op is SHRINK or node.op is PAD for node in order]):
-        named = positions_as_variables(
-            [n for n in order if n not in parts], roots, COMPUTED, values
-        )
+    if with_parts:
+        positions = cuts_and_places([n for n in order if n not in parts], roots, COMPUTED)
+        places = {(n, p.axis): p.begin for n, found in positions.items() for p in found}
+        changing = changing_places(order, {**constants(order, roots), **places})
+        named = positions_as_variables(positions, changing, COMPUTED, values)
+        constant = [node for node, _ in changing if node.op is CONST]
+        for number in dict.fromkeys([*numbers_written(roots, order), *constant]):
+            done[number] = _number_constant(number, device, inputs)
     for node in order:
         known = COMPUTED.get(node) if some else None
         if known is not None:
@@ -255,6 +254,13 @@ def _begin_of_elements(shape: Shape, cuts: tuple[tuple[int, int], ...]) -> int |
         first, last = first * size + begin, last * size + end - 1
     count = prod([end - begin for begin, end in cuts])
     return first if last - first + 1 == count else None  # else others lie between
+
+
+def _number_constant(number: UOp, device: str, inputs: list[UOp]) -> UOp:
+    inputs.append(number_buffer(number, device))
+    unique = UOp(UNIQUE, dtypes.void, (), len(inputs) - 1)
+    flat = UOp(BUFFER, number.dtype, (unique, UOp(DEVICE, dtypes.void, (), device)), 1)
+    return UOp(RESHAPE, number.dtype, (flat,), ())
 
 
 def _number_part(part: UOp, shape: Shape, inputs: list[UOp], numbers: dict[UOp, int]) -> UOp:

@@ -53,9 +53,9 @@ def _is_at(node: UOp) -> bool:
 def _positions(node: UOp) -> tuple[Any, ...]:
     """The argument of a SHRINK or a PAD of a numbered graph, with positions for its variables."""
     found: list[Any] = []
-    for pair, size in zip(node.arg, node.shape):
+    for pair, size, below in zip(node.arg, node.shape, node.src[0].shape):
         is_variable = isinstance(pair[0], UOp) and pair[0].op is VARIABLE
-        cut = (-1, 1) if node.op is Ops.SHRINK else (1, size - 1)
+        cut = (-1, size) if node.op is Ops.SHRINK else (1, size - below)
         found.append(_Position(pair[0].arg[0], *cut) if is_variable else pair)
     return tuple(found)
 

@@ -2,15 +2,15 @@
 
 Owns: which numbers of a graph are positions, the variables in their place. Does not own: the numbered graph (canonical.py).
 
-A position is where a cut of one element begins, in memory that is read or written to. For the part of a memory whose elements
-follow each other there is less to do: it is an input of its own (canonical.py). So is a number that is written to a part of memory, or
-`x[i] = i` would be a kernel for each `i`.
+A position is where a cut of one element begins, in memory that is read or written to, and where a cut of several begins that was at
+other places before (changing.py). For the part of a memory whose elements follow each other there is less to do: it is an input of its
+own (canonical.py). So is a number that is written to a part of memory, or `x[i] = i` would be a kernel for each `i`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from proofgrad.core.compile.passes.memory import changed_in_part
@@ -23,28 +23,55 @@ from proofgrad.core.ir.uop import UOp
 # Of one graph. Where there are more it is no step of a loop but a whole one, and knows its numbers.
 MOST_POSITIONS = 4
 _ALL_MEMORY = frozenset({Ops.SHRINK, Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, DETACH})
-_Position = tuple[int, int, int]  # axis, its size, the number
+
+
+class _Position(NamedTuple):
+    """Where a part of so many elements of an axis of this size begins."""
+
+    axis: int
+    size: int
+    part: int
+    begin: int
+
+
+def cuts_and_places(
+    nodes: Iterable[UOp], roots: Sequence[UOp], computed: Mapping[UOp, UOp]
+) -> dict[UOp, list[_Position]]:
+    """The cuts among nodes, and the PADs of what roots write to a part of memory, with the positions that each has."""
+    placed = [node for root in roots for node in _places_written_to(root)]
+    cuts = [node for node in nodes if node.op is Ops.SHRINK and node not in computed]
+    return {node: _positions_of(node) for node in dict.fromkeys([*placed, *cuts])}
 
 
 def positions_as_variables(
-    nodes: Iterable[UOp], roots: Sequence[UOp], computed: Mapping[UOp, UOp], values: dict[str, int]
+    positions: Mapping[UOp, Sequence[_Position]],
+    changing: Set[tuple[UOp, int]],
+    computed: Mapping[UOp, UOp],
+    values: dict[str, int],
 ) -> dict[UOp, Any]:
-    """The cuts of `nodes` and the writes of `roots` at positions, with arguments that name variables, whose values go into `values`."""
-    placed = [node for root in roots for node in _places_written_to(root)]
-    cuts = [node for node in nodes if node.op is Ops.SHRINK and is_of_memory(node, computed)]
-    found: dict[_Position, int] = {}
+    """The nodes of `positions` with arguments that name variables, whose values go into `values`: of those that are `changing`, and of one element."""
+    wanted = {
+        node: [p for p in found if (node, p.axis) in changing] for node, found in positions.items()
+    }
+    single = {
+        node: [p for p in found if p.part == 1]
+        for node, found in positions.items()
+        if node.op is Ops.PAD or is_of_memory(node, computed)
+    }
+    if len({p for found in single.values() for p in found}) <= MOST_POSITIONS:
+        wanted = {
+            node: [*dict.fromkeys([*found, *single.get(node, ())])]
+            for node, found in wanted.items()
+        }
+    numbers: dict[_Position, int] = {}
     changed: dict[UOp, Any] = {}
-    for node in dict.fromkeys([*placed, *cuts]):
+    for node, found in wanted.items():
         argument = list(node.arg)
-        for position in _positions_of(node):
-            axis, size, _ = position
-            names = _names(found.setdefault(position, len(found)), size)
-            argument[axis] = names.cut if node.op is Ops.SHRINK else names.around
+        for position in found:
+            names = _names(numbers.setdefault(position, len(numbers)), position.size, position.part)
+            argument[position.axis] = names.cut if node.op is Ops.SHRINK else names.around
+            values[names.variable.arg[0]] = position.begin
             changed[node] = argument
-    if len(found) > MOST_POSITIONS:
-        return {}
-    for (_, size, number), k in found.items():
-        values[_names(k, size).variable.arg[0]] = number
     return {node: tuple(argument) for node, argument in changed.items()}
 
 
@@ -70,7 +97,7 @@ def numbers_written(roots: Sequence[UOp], nodes: Sequence[UOp]) -> list[UOp]:
 
 
 class _Names(NamedTuple):
-    """The variable of a position, the cut of one element there, and what lies around that element."""
+    """The variable of a position, the cut there, and what lies around it."""
 
     variable: UOp
     cut: tuple[Any, Any]
@@ -78,22 +105,22 @@ class _Names(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def _names(number: int, size: int) -> _Names:
+def _names(number: int, size: int, part: int) -> _Names:
     name = f"[{number}]"  # no user's, which are identifiers
-    begin = UOp(Ops.VARIABLE, dtypes.index, (), (name, 0, size - 1))
+    begin = UOp(Ops.VARIABLE, dtypes.index, (), (name, 0, size - part))
     return _Names(
-        begin, (begin, sizes().total(begin, 1)), (begin, sizes().difference(size - 1, begin))
+        begin, (begin, sizes().total(begin, part)), (begin, sizes().difference(size - part, begin))
     )
 
 
 def _positions_of(node: UOp) -> list[_Position]:
-    """Of a cut or of a value put in place: where it is one element of several."""
+    """Of a cut or of a value put in place: where it is a part of an axis."""
     whole = node.src[0].shape if node.op is Ops.SHRINK else node.shape
     part = node.shape if node.op is Ops.SHRINK else node.src[0].shape
     if not is_plain(whole) or not is_plain(part) or names_variables(node.arg):
         return []
-    axes = zip(whole, part, node.arg)
-    return [(k, n, begin) for k, (n, size, (begin, _)) in enumerate(axes) if size == 1 < n]
+    axes = enumerate(zip(whole, part, node.arg))
+    return [_Position(k, n, size, begin) for k, (n, size, (begin, _)) in axes if 0 < size < n]
 
 
 def _places_written_to(root: UOp) -> list[UOp]:
