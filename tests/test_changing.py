@@ -119,3 +119,15 @@ def test_a_number_that_changes_is_not_written_over() -> None:
         y += 100
         assert y.realize().item() == k + 100
         assert (x * 0 + k).item() == k
+
+
+def test_what_was_written_before_has_no_positions_once_it_is_computed(machine: str) -> None:
+    x, expected = data(0)
+    y, values = data(1)
+    kernels = 0
+    for k in range(7):
+        added(x, y, k)
+        added(expected, values, k)
+        assert np.array_equal(x.numpy(), expected)  # and x is not realised
+        kernels = kernels if k > changing.MOST_OWN + 1 else compiler().kernels_compiled
+    assert compiler().kernels_compiled == kernels

@@ -153,7 +153,7 @@ def _numbered(
         changing = changing_places(order, {**constants(order, roots), **places})
         named = positions_as_variables(positions, changing, COMPUTED, values)
         constant = [node for node, _ in changing if node.op is CONST]
-        for number in dict.fromkeys([*numbers_written(roots, order), *constant]):
+        for number in dict.fromkeys([*numbers_written(roots, order, COMPUTED), *constant]):
             done[number] = _number_constant(number, device, inputs)
     for node in order:
         known = COMPUTED.get(node) if some else None

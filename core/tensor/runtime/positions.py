@@ -13,7 +13,6 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import BUFFER, CONST, DETACH
 from proofgrad.core.ir.ops import MOVEMENT, Ops
@@ -38,7 +37,7 @@ def cuts_and_places(
     nodes: Iterable[UOp], roots: Sequence[UOp], computed: Mapping[UOp, UOp]
 ) -> dict[UOp, list[_Position]]:
     """The cuts among nodes, and the PADs of what roots write to a part of memory, with the positions that each has."""
-    placed = [node for root in roots for node in _places_written_to(root)]
+    placed = [node for root in roots for node in _places_written_to(root, computed)]
     cuts = [node for node in nodes if node.op is Ops.SHRINK and node not in computed]
     return {node: _positions_of(node) for node in dict.fromkeys([*placed, *cuts])}
 
@@ -80,18 +79,18 @@ def are_positions(values: Iterable[str]) -> bool:
     return all([name[0] == "[" and name[1:-1].isdigit() for name in values])
 
 
-def numbers_written(roots: Sequence[UOp], nodes: Sequence[UOp]) -> list[UOp]:
+def numbers_written(
+    roots: Sequence[UOp], nodes: Sequence[UOp], computed: Mapping[UOp, UOp]
+) -> list[UOp]:
     """The constants among these nodes that roots put in place in memory. Bools are what says where that is."""
     found: dict[UOp, None] = {}
-    for root in roots if any([changed_in_part(root) is not None for root in roots]) else ():
-        while root.op is Ops.WHERE or root.op is Ops.RESHAPE:
-            if root.op is Ops.WHERE and (pads := _pads_above(root.src[1])):
-                value = pads[-1].src[0]
-                while value.op in MOVEMENT:
-                    value = value.src[0]
-                if value.op is CONST and not value.dtype.is_bool:
-                    found[value] = None
-            root = root.src[-1]
+    for write in [node for root in roots for node in _writes(root, computed)]:
+        if pads := _pads_above(write.src[1]):
+            value = pads[-1].src[0]
+            while value.op in MOVEMENT:
+                value = value.src[0]
+            if value.op is CONST and not value.dtype.is_bool:
+                found[value] = None
     there = set(nodes) if found else ()  # others are below what was computed
     return [number for number in found if number in there]
 
@@ -123,18 +122,24 @@ def _positions_of(node: UOp) -> list[_Position]:
     return [_Position(k, n, size, begin) for k, (n, size, (begin, _)) in axes if 0 < size < n]
 
 
-def _places_written_to(root: UOp) -> list[UOp]:
+def _places_written_to(root: UOp, computed: Mapping[UOp, UOp]) -> list[UOp]:
     """The PADs that put what is written into its place, and those of the mask that says where that is."""
-    if changed_in_part(root) is None:
-        return []
+    found: list[UOp] = []
+    for write in _writes(root, computed):
+        mask = _pads_above(write.src[0])
+        places = {pad.arg for pad in mask}
+        found += [*mask, *[pad for pad in _pads_above(write.src[1]) if pad.arg in places]]
+    return found
+
+
+def _writes(root: UOp, computed: Mapping[UOp, UOp]) -> list[UOp]:
+    """The WHEREs that change a memory in part, as `changed_in_part`, of what is still to compute; none if a root is another value."""
     found: list[UOp] = []
     while root.op is Ops.WHERE or root.op is Ops.RESHAPE:
         if root.op is Ops.WHERE:
-            mask = _pads_above(root.src[0])
-            places = {pad.arg for pad in mask}
-            found += [*mask, *[pad for pad in _pads_above(root.src[1]) if pad.arg in places]]
-        root = root.src[-1]
-    return found
+            found.append(root)
+        root = computed.get(root.src[-1], root.src[-1])
+    return found if root.op is BUFFER else []
 
 
 def _pads_above(node: UOp) -> list[UOp]:
