@@ -16,6 +16,7 @@ from proofgrad.core.tensor import known_gradients
 from proofgrad.core.tensor.autograd import node_gradients
 from proofgrad.core.tensor.data import bodies
 from proofgrad.core.tensor.data.bodies import parameter_below
+from proofgrad.core.tensor.runtime import changing
 
 Function = Callable[[Tensor, Tensor], Tensor]
 
@@ -135,6 +136,18 @@ def test_parts_of_what_is_no_target_are_arguments(derived: list[UOp]) -> None:
         x = images.numpy()[3 * k : 3 * k + 3]
         assert np.allclose(found.numpy(), 2 * x.T @ (x @ w.numpy()), rtol=1e-5)
     assert len(derived) == 1
+
+
+@pytest.mark.parametrize("power", [1.0, 1.75])
+def test_numbers_that_change_are_arguments(power: float, derived: list[UOp]) -> None:
+    a = data(3, 4, seed=0)
+    values = a.numpy().astype(np.float64)
+    for k in range(7):
+        loss = ((a * (k + 0.5)) ** power).sum() / (k + 3)
+        (found,) = loss.gradient(a)
+        expected = power * (k + 0.5) ** power * values ** (power - 1) / (k + 3)
+        assert np.allclose(found.numpy(), expected, rtol=1e-5), k
+    assert len(derived) == changing.MOST_OWN + 1
 
 
 def test_what_a_user_says_is_asked_each_time(derived: list[UOp]) -> None:

@@ -5,12 +5,12 @@ Owns: what such graphs have in common, the gradients of each as bodies. Does not
 
 A training loop derives the same graph over other memory in each of its steps. Only what lies between a target and the result is
 looked at: all else, as the images of a step, is an argument of the gradients, however it was made. So is what a target shows of itself, and
-a value that was computed.
+a value that was computed, and a number that was others before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from proofgrad.core import settings
@@ -26,6 +26,7 @@ from proofgrad.core.tensor.methods.base import GRADIENTS, TensorBase
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.made_once import ASKED
 from proofgrad.core.tensor.runtime.canonical import computed
+from proofgrad.core.tensor.runtime.changing import changing_places, constants
 from proofgrad.core.tensor.runtime.device import HOST
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.core.tensor.runtime.recording import recorder
@@ -123,6 +124,11 @@ def known_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> 
     wanted = [*targets, *between.parts]
     key = around, between.form(seed, wanted)
     known = _GRADIENTS.get(key)
+    if known is None and (changing := changing_places(order, constants(order, ()))):
+        between = _between(order, targets, {node for node, _ in changing}) or between
+        wanted = [*targets, *between.parts]
+        key = around, between.form(seed, wanted)
+        known = _GRADIENTS.get(key)
     if known is None:
         known = _GRADIENTS[key] = _derived(between, order[-1], seed, wanted)
     if not known:
@@ -153,15 +159,22 @@ def _at(body: UOp, slots: tuple[int, ...], leaves: Sequence[UOp]) -> UOp:
     return UOp(APPLY, body.dtype, sources, body)
 
 
-def _between(order: Sequence[UOp], targets: Sequence[UOp]) -> _Between | None:
-    """None where a graph has to be derived itself."""
+def _between(
+    order: Sequence[UOp], targets: Sequence[UOp], changing: Set[UOp] = frozenset()
+) -> _Between | None:
+    """None where a graph has to be derived itself. Constants that are `changing` are arguments."""
     wanted, between, reading = set(targets), _Between(), set[UOp]()
     varying = between.varying
     for node in order:
         reads_target = not reading.isdisjoint(passed_to(node))
         if reads_target or node in wanted:
             reading.add(node)
-        if node in reading or _is_memory(node) or not varying.isdisjoint(node.src):
+        if (
+            node in reading
+            or node in changing
+            or _is_memory(node)
+            or not varying.isdisjoint(node.src)
+        ):
             varying.add(node)
         if reads_target and not between.add(node):
             return None
