@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor, nn
+from proofgrad.core.compile.lowering import linearize as order
 from proofgrad.core.ir import uop
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime import realize as machine
 
@@ -114,3 +117,24 @@ def _nodes_walked(tensors: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> int
         patch.setattr(uop, "_in_order", counted)
         machine.compiler().kernel_graph(graph)
     return found
+
+
+def test_ordering_asks_each_node_once_however_deep_its_loops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[UOp] = []
+
+    def counted(node: UOp) -> tuple[UOp, ...]:
+        asked.append(node)
+        return node.src
+
+    monkeypatch.setattr(order, "sources_before", counted)
+    two = UOp.const(dtypes.int64, 2)
+    loops = [UOp(Ops.RANGE, dtypes.int64, (two,), UOp.range(2, k).arg) for k in range(6)]
+    at = loops[0]
+    for loop in loops[1:]:
+        at = at * two + loop
+    memory = UOp(Ops.PARAM, dtypes.int64, (), (0, 2**6))
+    place = UOp(Ops.INDEX, dtypes.int64, (memory, at))
+    order.linearize(UOp.sink(UOp(Ops.STORE, dtypes.void, (place, at))))
+    assert len(asked) == len(set(asked))

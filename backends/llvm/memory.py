@@ -70,10 +70,12 @@ def choices_by_data(linear: UOp) -> set[UOp]:
     """The choices, of one lane, that positions are made of and that depend on what is loaded before, as an element's number that is taken
     from the end where it is negative.
     """
+    made = {n for n in linear.src if n.op in _CHOICES and n.dtype.is_int and n.dtype.lanes == 1}
+    if not made:
+        return made
     positions = [node.src[1] for node in linear.src if node.op is Ops.INDEX]
-    terms = toposort(positions, lambda node: node.op in ALU or node.op in CASTS)
-    made = {n for n in terms if n.op in _CHOICES and n.dtype.is_int and n.dtype.lanes == 1}
-    return made & by_data(linear) if made else made
+    made.intersection_update(toposort(positions, lambda n: n.op in ALU or n.op in CASTS))
+    return made & by_data(linear)
 
 
 _CHOICES = (Ops.WHERE, Ops.MAX, Ops.MIN)

@@ -177,14 +177,14 @@ def tile_prefetches(
 
 def loops_around(linear: UOp) -> dict[UOp, Loops]:
     """The loops that are open where a node stands."""
-    loops: list[UOp] = []
+    loops: Loops = ()
     found: dict[UOp, Loops] = {}
     for node in linear.src:
-        found[node] = tuple(loops)
+        found[node] = loops
         if node.op is RANGE:
-            loops.append(node)
+            loops = (*loops, node)
         elif node.op is END:
-            loops.pop()
+            loops = loops[:-1]
     return found
 
 

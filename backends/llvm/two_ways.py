@@ -32,33 +32,38 @@ class TwoWays(NamedTuple):
 
 def two_ways(linear: UOp) -> dict[UOp, TwoWays]:
     """The first of the choices by a condition, where one way is the longer one."""
+    blocks: list[list[UOp]] = [[]]
+    for node in linear.src:
+        if node.op is RANGE or node.op is END:
+            blocks.append([])
+        else:
+            blocks[-1].append(node)
+    long = [block for block in blocks if len(block) > LEAST_NODES]
+    chosen = [block for block in long if any([node.op is WHERE for node in block])]
     found: dict[UOp, TwoWays] = {}
+    users = _users(linear) if chosen else {}
+    for block in chosen:
+        _add_choices(found, block, users)
+    return found
+
+
+def _users(linear: UOp) -> dict[UOp, list[UOp]]:
     users: dict[UOp, list[UOp]] = {}
     for node in linear.src:
         for source in node.src:
             users.setdefault(source, []).append(node)
-    block: list[UOp] = []
-    for node in linear.src:
-        if node.op is RANGE or node.op is END:
-            _add_choices(found, block, users)
-            block = []
-        else:
-            block.append(node)
-    _add_choices(found, block, users)
-    return found
+    return users
 
 
 def _add_choices(
     found: dict[UOp, TwoWays], block: Sequence[UOp], users: dict[UOp, list[UOp]]
 ) -> None:
     """Those of one block."""
-    if len(block) <= LEAST_NODES:
-        return
     by_condition: dict[UOp, list[UOp]] = {}
     for node in block:
         if node.op is WHERE:
             by_condition.setdefault(node.src[0], []).append(node)
-    position, ways = {node: k for k, node in enumerate(block if by_condition else ())}, []
+    position, ways = {node: k for k, node in enumerate(block)}, []
     for choices in by_condition.values():
         sides = [(_own(choices, operand, position, users), operand) for operand in (1, 2)]
         (short, _), (longer, operand) = sorted(sides, key=lambda side: len(side[0]))

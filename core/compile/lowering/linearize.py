@@ -6,9 +6,10 @@ on, so what does not change with a loop is computed before it. Does not own: any
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import count
+from typing import Any
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import ACCUMULATOR, CONST, FILLED, RANGE, RESULT, WHERE
@@ -16,6 +17,8 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
 Path = tuple[UOp, ...]  # open loops, outermost first
+Units = dict[UOp, None]  # nodes of a loop body, in order; of an inner loop its counter alone
+Lists = defaultdict[Any, Units]  # of each loop body, or of each unit
 
 _OUTERMOST = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 # They do not run where a register is that they read: they are where it is decided.
@@ -32,8 +35,8 @@ def linearize(program: UOp) -> UOp:
         program = separated
         nodes = _nodes_of(program)
         loops = _loops_of(nodes)
-    paths = _block_paths(nodes, loops)
-    return UOp(Ops.LINEAR, dtypes.void, tuple(_emit_block((), nodes, paths)))
+    inside, needs = _units(_block_paths(nodes, loops))
+    return UOp(Ops.LINEAR, dtypes.void, tuple(_emit_block((), inside, needs)))
 
 
 def _check_that_all_stores_run(around: list[frozenset[UOp]]) -> None:
@@ -204,47 +207,54 @@ def _own_loops(result: UOp) -> Path:
 # -- order --------------------------------------------------------------------------------------
 
 
-def _emit_block(path: Path, nodes: list[UOp], paths: dict[UOp, Path]) -> list[UOp]:
+def _emit_block(path: Path, inside: Lists, needs: Lists) -> list[UOp]:
     """The nodes of one loop body, inner loops as units, each after what it needs."""
-    depth = len(path)
-    unit_of: dict[UOp, UOp] = {}  # a node of this body itself, an inner loop for all of it
-    members: dict[UOp, list[UOp]] = {}
-    for node in nodes:
-        around = paths[node]
-        unit = unit_of[node] = node if len(around) == depth else around[depth]
-        members.setdefault(unit, []).append(node)
-    order = _ordered(members, unit_of)
     out: list[UOp] = []
-    for unit in order:
-        inner = members[unit]
-        if inner == [unit] and len(paths[unit]) == depth:
-            out.append(unit)
-            continue
-        loop_path = path + (unit,)
-        body = [n for n in inner if n is not unit]
+    for unit in _ordered(inside[path], needs):
         out.append(unit)
-        out.extend(_emit_block(loop_path, body, paths))
-        out.append(UOp(Ops.END, dtypes.void, (unit,)))
+        if unit.op is RANGE:
+            out.extend(_emit_block((*path, unit), inside, needs))
+            out.append(UOp(Ops.END, dtypes.void, (unit,)))
     return out
 
 
-def _ordered(members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp]:
+def _units(paths: Mapping[UOp, Path]) -> tuple[Lists, Lists]:
+    """What stands in each loop body, an inner loop for all of it; what each needs of those beside it."""
+    inside, needs = Lists(dict), Lists(dict)
+    for node, path in paths.items():
+        if path not in inside:
+            for depth, loop in enumerate(path):
+                inside[path[:depth]][loop] = None
+        if node.op is not RANGE:
+            inside[path][node] = None
+        for source in sources_before(node):
+            around = paths[source]
+            depth = len(path) if around is path else _shared(path, around)
+            if source not in around[:depth]:  # a loop's counter is there as its body begins
+                needs[(*path, node)[depth]][(*around, source)[depth]] = None
+    return inside, needs
+
+
+def _shared(one: Path, other: Path) -> int:
+    """How many loops two nests have in common."""
+    pairs = zip(one, other)
+    return next((k for k, (a, b) in enumerate(pairs) if a is not b), min(len(one), len(other)))
+
+
+def _ordered(units: Units, needs: Lists) -> Units:
     """Units, each after the units it needs; otherwise in order of first appearance."""
-    order: list[UOp] = []
-    done, expanded = set[UOp](), set[UOp]()
-    for start in [*_memory_of_group(members), *_by_step(members), *members]:
+    order: Units = {}
+    expanded = set[UOp]()
+    for start in [*_memory_of_group(units), *_by_step(units), *units]:
         stack = [start]
         while stack:
             unit = stack[-1]
-            if unit in done:
-                stack.pop()
-            elif unit in expanded:
-                done.add(unit)
-                order.append(stack.pop())
+            if unit in expanded:
+                order[stack.pop()] = None
             else:
                 expanded.add(unit)
-                waiting = [n for n in _needs(unit, members, unit_of) if n not in done]
-                if any(n in expanded for n in waiting):
+                waiting = [n for n in needs[unit] if n not in order]
+                if any([n in expanded for n in waiting]):
                     raise AssertionError("two loops need each other's results")
                 stack.extend(reversed(waiting))
     return order
@@ -268,12 +278,6 @@ def _by_step(units: Iterable[UOp]) -> list[UOp]:
                 before = before.src[1]
             step_of[unit] = step_of.get(before, -1) + 1
     return sorted(step_of, key=lambda unit: step_of[unit])
-
-
-def _needs(unit: UOp, members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp]:
-    sources = [source for member in members[unit] for source in sources_before(member)]
-    needed = dict.fromkeys(map(unit_of.get, sources))
-    return [other for other in needed if other is not None and other is not unit]
 
 
 def sources_before(node: UOp) -> tuple[UOp, ...]:
