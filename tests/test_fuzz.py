@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from proofgrad import Tensor
-from proofgrad.core.compile.machine.target import CompileError
+from proofgrad.core.compile.machine.target import CompileError, DeviceError
 from proofgrad.testing.fuzz import oracle, run
 from proofgrad.testing.fuzz.__main__ import main
 from proofgrad.testing.fuzz.compare import wrong_elements
@@ -23,7 +24,7 @@ from proofgrad.testing.fuzz.report import script_of
 from proofgrad.testing.fuzz.run import Outcome, check
 from proofgrad.testing.fuzz.shrink import shrunk
 from proofgrad.testing.fuzz.table import EXCEPTIONS, TABLE
-from proofgrad.testing.fuzz.worker import Here
+from proofgrad.testing.fuzz.worker import Here, Worker
 
 ROOT = Path(__file__).parent.parent
 
@@ -195,6 +196,24 @@ def test_a_type_that_a_machine_lacks_is_no_fault(
 
     monkeypatch.setattr(run, "run_source", lacks)
     assert check(program(1, 0, "plain")).status == status
+
+
+def test_programs_that_lose_a_gpu_show_one_fault_and_their_process_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose(source: str) -> None:
+        raise DeviceError(f"the GPU was lost in the kernel {len(source)}")
+
+    monkeypatch.setattr(run, "run_source", lose)
+    first, second = [check(program(1, number, "plain")) for number in range(2)]
+    assert first.detail != second.detail and first.fault == second.fault
+    worker, process, connection = Worker(), Mock(), Mock()
+    connection.recv.return_value = first
+    monkeypatch.setattr(worker, "_process", process)
+    monkeypatch.setattr(worker, "_connection", connection)
+    assert worker.check(program(1, 0, "plain")) is first
+    process.kill.assert_called_once()
+    worker.close()
 
 
 def test_a_sum_that_is_not_finite_has_no_known_slope() -> None:

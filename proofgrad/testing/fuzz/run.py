@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proofgrad import Device, JitError, Tensor, TinyJit, Variable
-from proofgrad.core.compile.machine.target import CompileError
+from proofgrad.core.compile.machine.target import CompileError, DeviceError
 from proofgrad.testing.fuzz.compare import Seen, difference
 from proofgrad.testing.fuzz.oracle import Meaningless
 from proofgrad.testing.fuzz.program import Program, source_of
@@ -42,12 +42,14 @@ class Outcome:
     """`status`: "right", "wrong", "error", "slow", "died", "refused", "meaningless".
 
     `fault` names the class of what was found: two programs with one `fault` show the same thing, mostly.
+    `is_of_machine`: a machine failed, which this process perhaps cannot use again.
     """
 
     status: str
     detail: str = ""
     fault: str = ""
     seconds: float = 0.0
+    is_of_machine: bool = False
 
     @property
     def is_find(self) -> bool:
@@ -103,11 +105,13 @@ def _of_error(program: Program, error: Exception) -> Outcome:
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if frame.filename != "<program>"]
     position = f"{Path(inside[-1].filename).name}:{inside[-1].name}" if inside else "<program>"
-    first = str(error).strip().splitlines()[:1]
+    is_of_machine = isinstance(error, DeviceError)  # whose words name kernels, and how many
+    first = [] if is_of_machine else str(error).strip().splitlines()[:1]
     return Outcome(
         "error",
         f"{type(error).__name__}: {str(error)[:600]}",
         f"{type(error).__name__} in {position}: {''.join(first)[:60]}",
+        is_of_machine=is_of_machine,
     )
 
 

@@ -1,7 +1,8 @@
 """Programs in a process of their own: one that dies takes nothing with it.
 
 Owns: the process, its memory, what stands for an answer if there is none. A worker is replaced after
-some programs, so that what one leaves behind cannot add up.
+some programs, so that what one leaves behind cannot add up, and where a machine failed: a GPU that a kernel
+lost is lost to all that follow.
 """
 
 from __future__ import annotations
@@ -80,12 +81,14 @@ class Worker:
             return Outcome("slow", "it did not stop, nor let itself be stopped", "slow")
         try:
             found: Outcome = self._connection.recv()
-            return found
         except EOFError:
             self._process.join(10)
             code = self._process.exitcode
             self._stop()
             return Outcome("died", f"the process ended with {code}", f"died {code}")
+        if found.is_of_machine:
+            self._stop()
+        return found
 
     def _start(self) -> None:
         self._stop()
