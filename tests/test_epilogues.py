@@ -112,6 +112,15 @@ def test_a_reduction_is_not_computed_for_all_that_is_padded_around_it() -> None:
     assert [size for _, size in stored(rows.mean(0, keepdim=True).cat(rows, dim=0))][0] == 5 * 178
 
 
+def test_a_counter_along_results_selects_no_term_of_a_sum() -> None:
+    index, x, rows = Tensor(list(range(20))).realize(), given(20, 9), given(638, 9)
+    hits = index.reshape(20, 1, 1) == Tensor.arange(638).reshape(1, 638, 1)
+    scattered = hits.where(x.reshape(20, 1, 9), 0).sum(0)
+    padded = scattered.reshape(638, 1, 9).pad((0, 0, 0, 1)).reshape(1276, 9)
+    assert [size for _, size in stored(padded)] == [638 * 9, 1276 * 9]
+    assert [size for _, size in stored(rows[index].pad((0, 0, 1, 0)))] == [21 * 9]
+
+
 def test_a_costly_value_that_two_kernels_read_is_computed_once() -> None:
     def whole(x: Tensor, value: Tensor) -> int:
         found = stored((value - value.mean(0)).contiguous())

@@ -16,7 +16,7 @@ from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.row_values import read_by_several_loops
 from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.fusion.sums_of_parts import sums_by_readers
-from proofgrad.core.compile.fusion.work import apart_from_rows
+from proofgrad.core.compile.fusion.work import apart_from_rows, may_select_a_term
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
@@ -208,7 +208,8 @@ def _for_selection(nodes: list[UOp]) -> set[UOp]:
 
 def _selects(reduction: UOp, selecting: set[UOp]) -> bool:
     """Whether it is a sum that selects one term, which is no loop in the end."""
-    return not selecting.isdisjoint((reduction.src[0], *reduction.src[0].src))
+    compares = not selecting.isdisjoint((reduction.src[0], *reduction.src[0].src))
+    return compares and may_select_a_term(reduction, frozenset())
 
 
 def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bool:

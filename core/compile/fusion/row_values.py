@@ -12,7 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from proofgrad.core.compile.fusion.work import SHORT_REDUCTION, cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.fusion.work import (
+    SHORT_REDUCTION,
+    axis_below,
+    cycles_of_work,
+    pays_a_buffer,
+)
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
@@ -22,7 +27,6 @@ from proofgrad.core.ir.uop import UOp
 # So many loops and values are looked at.
 MOST_LOOPS = 16
 MOST_VALUES = 256
-_SAME_AXIS = frozenset({Ops.SHRINK, Ops.PAD, Ops.FLIP, Ops.DETACH})
 _NONE: frozenset[UOp] = frozenset()
 
 
@@ -157,28 +161,10 @@ def _apart_along(axis: int, value: UOp, stored: set[UOp]) -> int:
             continue
         stays = node.op in ELEMENTWISE
         for source in node.src:
-            below = along if stays else _axis_below(node, source, along)
+            below = along if stays else axis_below(node, source, along)
             if below is None and node.op is Ops.RESHAPE and prod(node.shape[along + 1 :]) > 1:
                 found.add((node, along))
             elif below is not None and (source, below) not in seen:
                 seen.add((source, below))
                 waiting.append((source, below))
     return len(found)
-
-
-def _axis_below(node: UOp, source: UOp, axis: int) -> int | None:
-    """The axis of a source along which neighbours along an axis of a node that moves elements lie; None: it does not change, or nothing is known."""
-    if node.op in _SAME_AXIS:
-        return axis
-    if node.op is Ops.PERMUTE:
-        below: int = node.arg[axis]
-        return below
-    if node.op is Ops.EXPAND:
-        return axis if source.shape[axis] != 1 else None
-    if node.op is Ops.RESHAPE:
-        step = prod(node.shape[axis + 1 :])
-        same = [
-            a for a, n in enumerate(source.shape) if n != 1 and prod(source.shape[a + 1 :]) == step
-        ]
-        return same[0] if same else None
-    return None

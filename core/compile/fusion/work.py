@@ -36,6 +36,7 @@ _WHOLE: dict[Ops, float] = {}
 MOST_NODES = 100
 # A reduction of so few values is written out, and vectors run along its results.
 SHORT_REDUCTION = 16
+_SAME_AXIS = frozenset({Ops.SHRINK, Ops.PAD, Ops.FLIP, Ops.DETACH})
 _VIEWS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.DETACH})
 
 
@@ -59,14 +60,31 @@ def cycles_of_reductions(end: UOp, stored: Container[UOp], target: Target | None
     Of short rows along memory, which are lanes, each element is gathered, as is what is selected along it. None: of what is gathered nothing is known.
     """
     near = [n for n in _near(end, stored) if n is end or n not in stored]
-    may_select = any([n.op is Ops.IOTA for n in near])
     gathered = 0.0 if target is None else target.core.gather_cycles * target.lanes(end.dtype)
     cycles = 0.0
     for node in [n for n in near if n.op is Ops.REDUCE_AXIS]:
+        may_select = may_select_a_term(node, stored)
         is_gathered = (may_select or _is_short(node)) and _reads_along(node)
-        each = max(gathered if is_gathered else 0.0, 0.0 if may_select else SHORT_CYCLES)
+        term = 0.0 if may_select else SHORT_CYCLES + cycles_of_work(node.src[0], stored)
+        each = max(gathered if is_gathered else 0.0, term)
         cycles += each * elements(node.shape if may_select else node.src[0].shape)
     return cycles / max(1, elements(end.shape))
+
+
+def may_select_a_term(reduction: UOp, stored: Container[UOp]) -> bool:
+    """Whether a counter runs along what a reduction combines. One along its results alone selects none: all terms are looked at."""
+    waiting = [(reduction.src[0], axis) for axis in reduction.arg[1]]
+    seen = set(waiting)
+    while waiting and len(seen) < MOST_NODES:
+        node, axis = waiting.pop()
+        if node.op is Ops.IOTA:
+            return True
+        for source in [s for s in node.src if s not in stored]:
+            below = axis if node.op in ELEMENTWISE else axis_below(node, source, axis)
+            if below is not None and (source, below) not in seen:
+                seen.add((source, below))
+                waiting.append((source, below))
+    return False
 
 
 def _near(end: UOp, stored: Container[UOp], start: UOp | None = None) -> list[UOp]:
@@ -152,6 +170,24 @@ def _written_out(nodes: Sequence[UOp]) -> set[UOp]:
         x for x, ends in borders.items() if ends and is_short(x[0].shape[x[1]], len(ends) + 1)
     }
     return {x for x in placed if any([(joined[x], k) in chosen for k, _ in enumerate(x.shape)])}
+
+
+def axis_below(node: UOp, source: UOp, axis: int) -> int | None:
+    """The axis of a source along which neighbours along an axis of a node that moves elements lie; None: it does not change, or nothing is known."""
+    if node.op in _SAME_AXIS:
+        return axis
+    if node.op is Ops.PERMUTE:
+        below: int = node.arg[axis]
+        return below
+    if node.op is Ops.EXPAND:
+        return axis if source.shape[axis] != 1 else None
+    if node.op is Ops.RESHAPE:
+        step = prod(node.shape[axis + 1 :])
+        same = [
+            a for a, n in enumerate(source.shape) if n != 1 and prod(source.shape[a + 1 :]) == step
+        ]
+        return same[0] if same else None
+    return None
 
 
 def below_movement(node: UOp) -> UOp:
