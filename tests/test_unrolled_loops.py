@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor
+from proofgrad.core.compile.fusion.carried_values import LONG_KERNEL_CYCLES
 from proofgrad.core.compile.fusion.limits import LONG_CHAIN_CYCLES
 from proofgrad.core.compile.fusion.views import FEW_REDUCTIONS, MOST_PLACED
 from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES
@@ -58,14 +59,14 @@ def forward_variables(steps: int) -> Tensor:
     return state
 
 
-def pendulum(angle: Tensor, speed: Tensor, steps: int) -> list[Tensor]:
+def pendulum(angle: Tensor, speed: Tensor, steps: int, pull: Tensor | float = 1.0) -> list[Tensor]:
     """The angles after each step of a Runge-Kutta method."""
     angles, h = [], 0.05
     for _ in range(steps):
-        one, pulled = speed, -angle.sin()
-        two, pulled_two = speed + pulled * (h / 2), -(angle + one * (h / 2)).sin()
-        three, pulled_three = speed + pulled_two * (h / 2), -(angle + two * (h / 2)).sin()
-        four, pulled_four = speed + pulled_three * h, -(angle + three * h).sin()
+        one, pulled = speed, -angle.sin() * pull
+        two, pulled_two = speed + pulled * (h / 2), -(angle + one * (h / 2)).sin() * pull
+        three, pulled_three = speed + pulled_two * (h / 2), -(angle + two * (h / 2)).sin() * pull
+        four, pulled_four = speed + pulled_three * h, -(angle + three * h).sin() * pull
         angle = angle + (one + 2 * two + 2 * three + four) * (h / 6)
         speed = speed + (pulled + 2 * pulled_two + 2 * pulled_three + pulled_four) * (h / 6)
         angles.append(angle)
@@ -81,6 +82,13 @@ def gradients_of_path(steps: int) -> Tensor:
     return Tensor.stack(*Tensor.stack(*pendulum(*start, steps)).square().sum().gradient(*start))
 
 
+def gradient_of_pull(steps: int) -> Tensor:
+    """A sum over all steps, each of which uses it four times."""
+    pull = real(1, seed=2)
+    last = pendulum(real(9), real(9, seed=1), steps, pull)[-1]
+    return last.square().sum().gradient(pull)[0]
+
+
 def euler(steps: int) -> Tensor:
     y = real(9)
     for _ in range(steps):
@@ -90,7 +98,8 @@ def euler(steps: int) -> Tensor:
 
 @pytest.mark.heuristics
 @pytest.mark.parametrize(
-    "program", [average, sums_of_steps, forward_variables, euler, path, gradients_of_path]
+    "program",
+    [average, sums_of_steps, forward_variables, euler, path, gradients_of_path, gradient_of_pull],
 )
 def test_work_of_a_loop_grows_no_faster_than_its_steps(program: Callable[[int], Tensor]) -> None:
     short, long = lowered_operations(program(8)), lowered_operations(program(32))
@@ -137,6 +146,14 @@ def test_no_kernel_runs_all_steps_of_a_loop_that_carries_two_values(
     assert (
         max([sum([n.op in ELEMENTWISE for n in body.toposort()]) for body in found]) < 40 * 24 / 2
     )
+
+
+@pytest.mark.heuristics
+def test_a_sum_of_what_takes_long_is_taken_in_parts() -> None:
+    x, terms = real(9), round(2 * LONG_KERNEL_CYCLES / OPERATION_CYCLES[Ops.SIN])
+    total = sum([(x * k).sin() for k in range(1, terms)], x)
+    found = bodies(total)
+    assert max([[n.op for n in body.toposort()].count(Ops.SIN) for body in found]) < terms / 8
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 17, 40])

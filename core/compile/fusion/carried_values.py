@@ -1,6 +1,6 @@
 """What a loop that stands unrolled carries from one step to the next: values that get a buffer, so that no kernel runs all of its steps.
 
-Owns: where steps part, and whether kernels of a few steps each are cheaper. Does not own: the end of a chain behind which nothing else is used,
+Owns: where steps part, where a sum of what they give is taken in parts, and whether kernels of a few steps each are cheaper. Does not own: the end of a chain behind which nothing else is used,
 and the other limits (limits.py).
 
     for k in range(1000): a, v = a + v * h, v - a.sin() * h        a and v after every few steps
@@ -29,6 +29,8 @@ MOST_CARRIED = 8
 NEAR = 256
 # Cycles of a kernel of which the time to compile weighs as much as the time to run.
 LONG_KERNEL_CYCLES = 16384
+# Cycles of the terms of a sum that one kernel adds up.
+CYCLES_OF_PART = LONG_KERNEL_CYCLES // 8
 
 
 def carried_by_loops(
@@ -65,18 +67,53 @@ def carried_by_loops(
     return found
 
 
+def parts_of_long_sums(nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
+    """Sums of a few of the terms where a kernel adds up what took long, as the gradient of what each step uses is added up."""
+    found: set[UOp] = set()
+    added: dict[UOp, int] = {}  # so many additions follow each other
+    for node in nodes:
+        before = max([added[source] for source in node.src], default=0)
+        is_sum = node.op is Ops.ADD and node not in stored
+        added[node] = before + 1 if is_sum else 0
+    for root in _roots(nodes, stored):
+        inside = computed_by(root, stored)
+        if sum(map(_cycles, inside)) > CYCLES_OF_PART:
+            found |= _parts_of_sum(max(inside, key=lambda node: added[node]), added, stored)
+    return found
+
+
+def _parts_of_sum(whole: UOp, added: Mapping[UOp, int], stored: set[UOp]) -> set[UOp]:
+    sums = [whole]
+    while added[sums[-1]] > 1:
+        sums.append(max(sums[-1].src, key=lambda source: added[source]))
+    found, seen, taken = set[UOp](), set[UOp](), 0.0
+    for part in reversed(sums[1:]):
+        new = [n for n in part.toposort(lambda n: not (n in stored or n in seen)) if n not in seen]
+        seen.update(new)
+        taken += sum([_cycles(node) for node in new if node not in stored])
+        if taken > CYCLES_OF_PART:
+            found.add(part)
+            seen, taken = {part}, 0.0
+    return found
+
+
 def cycles_of_kernels(nodes: Sequence[UOp], stored: set[UOp]) -> float:
     """What all kernels take for an element of their results, where these values are stored; more than in proportion for a long one, for the
     time to compile it."""
-    roots = [node for node in nodes if node in stored]
-    roots += [source for node in nodes if node.op is Ops.SINK for source in node.src]
     total = 0.0
-    for root in dict.fromkeys(roots):
+    for root in _roots(nodes, stored):
         whole = max(1, elements(root.shape))
         inside = computed_by(root, stored)
         cycles = sum([min(1.0, elements(n.shape) / whole) * _cycles(n) for n in inside])
         total += MEMORY_CYCLES + cycles * (1 + cycles / LONG_KERNEL_CYCLES)
     return total
+
+
+def _roots(nodes: Sequence[UOp], stored: set[UOp]) -> list[UOp]:
+    """What kernels end with."""
+    roots = [node for node in nodes if node in stored]
+    roots += [source for node in nodes if node.op is Ops.SINK for source in node.src]
+    return list(dict.fromkeys(roots))
 
 
 def _cycles(node: UOp) -> float:

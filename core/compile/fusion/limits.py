@@ -17,6 +17,7 @@ from proofgrad.core.compile.fusion.carried_values import (
     FEW_CYCLES,
     carried_by_loops,
     cycles_of_kernels,
+    parts_of_long_sums,
 )
 from proofgrad.core.compile.fusion.meeting_points import MeetingPoints
 from proofgrad.core.compile.fusion.views import computed_again, joined_again
@@ -60,12 +61,18 @@ def beyond_limits(
     added |= computed_again(nodes, consumers, stored | added, target)
     repetitions = _repetitions(nodes, consumers, stored | added)
     added |= _ends_of_long_chains(nodes, meets, stored | added)
-    found = added | _of_kernels(nodes, stored | added, repetitions, consumers, target)
+    choices = [added | _of_kernels(nodes, stored | added, repetitions, consumers, target)]
     if carried := carried_by_loops(nodes, consumers, stored | added):
         added |= carried
         steps = added | _of_kernels(nodes, stored | added, repetitions, consumers, target)
-        found = min(found, steps, key=lambda ends: cycles_of_kernels(nodes, stored | ends))
-    return found
+        choices.append(steps)
+    if sums := parts_of_long_sums(nodes, stored | choices[-1]):
+        sums |= choices[-1]
+        parts = sums | _of_kernels(nodes, stored | sums, repetitions, consumers, target)
+        choices.append(parts)
+    if len(choices) == 1:
+        return choices[0]
+    return min(choices, key=lambda ends: cycles_of_kernels(nodes, stored | ends))
 
 
 def _of_kernels(
