@@ -112,6 +112,31 @@ def test_a_reduction_is_not_computed_for_all_that_is_padded_around_it() -> None:
     assert [size for _, size in stored(rows.mean(0, keepdim=True).cat(rows, dim=0))][0] == 5 * 178
 
 
+@pytest.mark.parametrize(
+    "value, kernels",
+    [
+        (lambda: given(6, 194, 74).max(1).flip(1), 2),
+        (lambda: given(6, 194, 74).max(1).flip(0), 1),
+        (lambda: given(6, 2, 74).max(1).flip(1), 1),
+        (lambda: given(3, 24, 285).mean(0).permute(1, 0), 2),
+        (lambda: given(2, 8, 20).mean(0).permute(1, 0), 1),
+        (lambda: given(25, 20, 44, 7).mean((0, 2)).pad((1, 2)), 2),
+        (lambda: given(25, 20, 44, 7).mean((0, 2)).pad((0, 0, 1, 2)), 1),
+        (lambda: given(2, 20, 7).mean(0).pad((1, 2)), 1),
+    ],
+)
+def test_what_is_reduced_is_not_turned_or_masked_for_where_results_lie(
+    value: Callable[[], Tensor], kernels: int
+) -> None:
+    assert len(stored(value())) == kernels
+
+
+def test_a_reduction_of_one_element_each_is_no_other_of_the_same_row() -> None:
+    mean = given(2600, 262).mean(1, keepdim=True)
+    costly = [x.exp().log2().exp().log2() for x in (mean, mean.max(1, keepdim=True))]
+    assert [len(stored(value)) for value in costly] == [2, 2]
+
+
 def test_a_counter_along_results_selects_no_term_of_a_sum() -> None:
     index, x, rows = Tensor(list(range(20))).realize(), given(20, 9), given(638, 9)
     hits = index.reshape(20, 1, 1) == Tensor.arange(638).reshape(1, 638, 1)

@@ -6,11 +6,12 @@ where it is (work.py).
 
 from __future__ import annotations
 
-from proofgrad.core.compile.fusion.work import below_movement
+from proofgrad.core.compile.fusion.work import below_movement, pays_a_buffer, vectors_of_rows
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, is_product
 from proofgrad.core.compile.schedule.contraction import pays_a_kernel, pays_tiles
+from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
@@ -46,7 +47,10 @@ def end_of_epilogue(
     steps = 0 if selects else elements(reduction.src[0].shape)
     is_long = pays_a_kernel(steps, reduction.dtype, target)
     fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled or is_long else _AT_MOST_ONCE
-    is_turned = is_long and not _has_rows_and_columns(reduction) and _lies_as_it_is_read(reduction)
+    pays_turning = is_long or _pays_turning(reduction, steps, target)
+    is_turned = pays_turning and not _has_rows_and_columns(reduction)
+    is_turned = is_turned and _lies_as_it_is_read(reduction)
+    is_masked = _pays_masks(reduction, steps, target)
     needs_tiles = is_tiled and not selects and pays_tiles(steps, reduction.dtype, target)
     sums = _sums_of(reduction, consumers) if needs_tiles else None
     while end not in stored:
@@ -55,7 +59,7 @@ def end_of_epilogue(
             break
         if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting, sums):
             break
-        if is_turned and meeting.op is Ops.PERMUTE and _moves_last(meeting):
+        if (is_turned and _turns_last(meeting)) or (is_masked and _pads_last(meeting)):
             break
         if is_tiled and is_long and meeting.op is Ops.FLIP:
             break
@@ -63,15 +67,37 @@ def end_of_epilogue(
     return end
 
 
-def _moves_last(permute: UOp) -> bool:
-    """Whether another axis is the last one, of more than one element, behind a permutation."""
-    (source,) = permute.src
-    last = [
-        max([a for a, n in enumerate(node.shape) if n != 1], default=0)
-        for node in (source, permute)
-    ]
-    order: tuple[int, ...] = permute.arg
-    return order[last[1]] != last[0]
+def _pays_turning(reduction: UOp, steps: int, target: Target) -> bool:
+    """Whether it takes longer to turn around in registers all that is reduced than to store the results."""
+    if target.work_items or target.lanes(reduction.dtype) < 2:
+        return False
+    return pays_a_buffer(reduction, steps * target.core.transposed_cycles, 1, target)
+
+
+def _pays_masks(reduction: UOp, steps: int, target: Target) -> bool:
+    """The same of a mask for each vector of what is reduced, of which rows of results make lanes."""
+    lanes = target.lanes(reduction.dtype)
+    if target.work_items or lanes < 2:
+        return False
+    results = max(1, elements(reduction.shape))
+    vectors = vectors_of_rows(reduction.shape, lanes) * steps / results
+    return pays_a_buffer(reduction, vectors * SHORT_CYCLES, 1, target)
+
+
+def _turns_last(move: UOp) -> bool:
+    """Whether another axis is the last one, of more than one element, behind a move, or that lies backwards."""
+    if move.op is Ops.PERMUTE:
+        return bool(move.arg) and move.arg[_last(move)] != _last(move.src[0])
+    return move.op is Ops.FLIP and bool(move.arg) and bool(move.arg[_last(move)])
+
+
+def _pads_last(move: UOp) -> bool:
+    return move.op is Ops.PAD and move.arg[_last(move)] != (0, 0)
+
+
+def _last(node: UOp) -> int:
+    """The last axis of more than one element."""
+    return max([a for a, n in enumerate(node.shape) if n != 1], default=0)
 
 
 def _lies_as_it_is_read(reduction: UOp) -> bool:
@@ -91,8 +117,7 @@ def _lies_as_it_is_read(reduction: UOp) -> bool:
         node = source
     side_by_side = [axis for each, n in zip(axes, node.shape) if n != 1 for axis in each]
     side_by_side = [axis for axis in side_by_side if shape[axis] != 1]
-    last = max([axis for axis, n in enumerate(reduction.shape) if n != 1], default=0)
-    return not side_by_side or side_by_side[-1] in (last, *reduction.arg[1])
+    return not side_by_side or side_by_side[-1] in (_last(reduction), *reduction.arg[1])
 
 
 def _joined(

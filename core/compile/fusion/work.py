@@ -137,13 +137,13 @@ def apart_from_rows(
         return set()
     found = set()
     for end, reductions in ends.items():
-        (reduction, *others) = reductions
-        if others or end is reduction or end not in stored:
+        combining = [n for n in reductions if _combines(n)]
+        if len(combining) != 1 or end is combining[0] or end not in stored:
             continue
         if not any([n in stored for n in reductions]) and _is_wasted(
-            reduction, end, stored, target
+            *combining, end, stored, target
         ):
-            found.add(reduction)
+            found.update(combining)
     written_out = _written_out(nodes)
     for node in nodes:
         if node.op is Ops.PAD and is_plain(node.shape) and node not in written_out:
@@ -211,7 +211,7 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
     if lanes < 2 or used > 1:
         return False
     near = [n for n in _near(end, stored, reduction) if n is not reduction]
-    if any([n.op is Ops.REDUCE_AXIS and n not in stored for n in near]):
+    if any([_combines(n) and n not in stored for n in near]):
         return False  # of the same row: two kernels would reduce it
     is_of_scalars = not is_contraction(reduction) and _is_along_memory(reduction)
     parts = OF_ONE_ELEMENT if is_of_scalars else _WHOLE
@@ -222,6 +222,11 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
         work -= one if is_running(reduction) else HIDDEN_CYCLES
     vectors = size if is_of_scalars else used * vectors_of_rows(reduction.shape, lanes)
     return pays_a_buffer(reduction, work * (vectors - size / lanes), 1, target)
+
+
+def _combines(node: UOp) -> bool:
+    """Whether it reduces an axis of more than one element."""
+    return node.op is Ops.REDUCE_AXIS and node.shape != node.src[0].shape
 
 
 def _is_along_memory(reduction: UOp) -> bool:
