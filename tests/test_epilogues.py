@@ -137,6 +137,16 @@ def test_a_reduction_of_one_element_each_is_no_other_of_the_same_row() -> None:
     assert [len(stored(value)) for value in costly] == [2, 2]
 
 
+def test_what_is_joined_from_rows_that_were_joined_is_computed_before() -> None:
+    x = given(78, 319)
+
+    def kernels(value: Tensor) -> int:
+        return len(stored(value.cat(value.silu(), dim=2)))
+
+    joined = (x.cat(x + 1, dim=1) * 2).reshape(78, 319, 2)
+    assert kernels(joined) == kernels((given(78, 638) * 2).reshape(78, 319, 2)) + 1
+
+
 def test_a_counter_along_results_selects_no_term_of_a_sum() -> None:
     index, x, rows = Tensor(list(range(20))).realize(), given(20, 9), given(638, 9)
     hits = index.reshape(20, 1, 1) == Tensor.arange(638).reshape(1, 638, 1)

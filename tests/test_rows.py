@@ -137,6 +137,12 @@ def test_columns_whose_reductions_change_along_other_axes_are_stored() -> None:
     assert calls(x + x.sum((0, 1)) + (x + x.sum((0, 1))).sum(1, keepdim=True), CPU) >= 2
 
 
+def test_columns_that_lie_backwards_are_no_lanes_of_one_kernel() -> None:
+    x = Tensor.empty(97, 21, 32)
+    assert calls(x.flip(0).softmax(0), CPU) == 1
+    assert calls(x.flip(2).softmax(0), CPU) > 1
+
+
 @pytest.mark.parametrize(("dtype", "length"), [(np.float32, 32), (np.float64, 16)])
 def test_rows_too_long_for_half_of_the_cache_keep_their_buffer(dtype: type, length: int) -> None:
     """A row of 128 bytes."""

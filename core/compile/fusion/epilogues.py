@@ -6,7 +6,13 @@ where it is (work.py).
 
 from __future__ import annotations
 
-from proofgrad.core.compile.fusion.work import below_movement, pays_a_buffer, vectors_of_rows
+from proofgrad.core.compile.fusion.work import (
+    below_movement,
+    flips_last,
+    last_axis,
+    pays_a_buffer,
+    vectors_of_rows,
+)
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, is_product
@@ -87,17 +93,12 @@ def _pays_masks(reduction: UOp, steps: int, target: Target) -> bool:
 def _turns_last(move: UOp) -> bool:
     """Whether another axis is the last one, of more than one element, behind a move, or that lies backwards."""
     if move.op is Ops.PERMUTE:
-        return bool(move.arg) and move.arg[_last(move)] != _last(move.src[0])
-    return move.op is Ops.FLIP and bool(move.arg) and bool(move.arg[_last(move)])
+        return bool(move.arg) and move.arg[last_axis(move)] != last_axis(move.src[0])
+    return flips_last(move)
 
 
 def _pads_last(move: UOp) -> bool:
-    return move.op is Ops.PAD and move.arg[_last(move)] != (0, 0)
-
-
-def _last(node: UOp) -> int:
-    """The last axis of more than one element."""
-    return max([a for a, n in enumerate(node.shape) if n != 1], default=0)
+    return move.op is Ops.PAD and move.arg[last_axis(move)] != (0, 0)
 
 
 def _lies_as_it_is_read(reduction: UOp) -> bool:
@@ -117,7 +118,7 @@ def _lies_as_it_is_read(reduction: UOp) -> bool:
         node = source
     side_by_side = [axis for each, n in zip(axes, node.shape) if n != 1 for axis in each]
     side_by_side = [axis for axis in side_by_side if shape[axis] != 1]
-    return not side_by_side or side_by_side[-1] in (_last(reduction), *reduction.arg[1])
+    return not side_by_side or side_by_side[-1] in (last_axis(reduction), *reduction.arg[1])
 
 
 def _joined(

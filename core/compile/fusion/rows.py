@@ -14,7 +14,13 @@ from math import prod
 from typing import TypeAlias
 
 from proofgrad.core.compile.fusion.parts_for_units import ENOUGH
-from proofgrad.core.compile.fusion.work import BUSY, SHORT_REDUCTION, cycles_of_work, pays_a_buffer
+from proofgrad.core.compile.fusion.work import (
+    BUSY,
+    SHORT_REDUCTION,
+    cycles_of_work,
+    flips_last,
+    pays_a_buffer,
+)
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
@@ -95,9 +101,10 @@ def _runs_in_one_user(
         are_rows = all([x is None or x[1] is None or _are_outer(end, x[1]) for x in others])
         return are_rows and not _waits_longer(node, end, longest, inside, stored, target)
     are_alike = all([other is None or other == found for other in others])
-    # What is padded is written in parts by a kernel of its own; here each of the loops would ask for each element.
-    is_padded = any([n.op is Ops.PAD for n in (*inside, *computed_by(node, stored))])
-    return are_alike and not is_padded and _are_columns(end, axes, longest, target)
+    # What is padded is written in parts by a kernel of its own; here each of the loops would ask for each element. What lies backwards fills no lanes.
+    both = (*inside, *computed_by(node, stored))
+    is_moved = any([n.op is Ops.PAD or flips_last(n) for n in both])
+    return are_alike and not is_moved and _are_columns(end, axes, longest, target)
 
 
 def _end_and_axes(

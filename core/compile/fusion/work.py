@@ -146,9 +146,10 @@ def apart_from_rows(
             found.update(combining)
     written_out = _written_out(nodes)
     for node in nodes:
-        if node.op is Ops.PAD and is_plain(node.shape) and node not in written_out:
-            source = _below_views(node.src[0], stored)
-            if source not in stored and _is_padded(node, source, stored, target):
+        if node.op is Ops.PAD and is_plain(node.shape):
+            value = _joined_before(node, stored | found) if node in written_out else node.src[0]
+            source = None if value is None else _below_views(value, stored)
+            if source and source not in stored and _is_padded(node, source, stored, target):
                 found.add(source)
     return found
 
@@ -188,6 +189,37 @@ def axis_below(node: UOp, source: UOp, axis: int) -> int | None:
         ]
         return same[0] if same else None
     return None
+
+
+def last_axis(node: UOp) -> int:
+    """The last axis of more than one element."""
+    return max([a for a, n in enumerate(node.shape) if n != 1], default=0)
+
+
+def flips_last(node: UOp) -> bool:
+    """Whether it turns around the last axis of more than one element."""
+    return node.op is Ops.FLIP and bool(node.arg) and bool(node.arg[last_axis(node)])
+
+
+def _joined_before(pad: UOp, stored: set[UOp]) -> UOp | None:
+    """What a value is cut from that was joined along other axes: which part an element is of changes with both, and none is written out."""
+    waiting = [(pad.src[0], pad)]  # where it was cut last
+    seen = set(waiting)
+    while waiting and len(seen) < MOST_NODES:
+        node, cut = waiting.pop()
+        if node.op is Ops.PAD and cut is not pad:
+            return cut.src[0]
+        if node.op is Ops.RESHAPE and _axes(node) > _axes(node.src[0]):
+            cut = node
+        more = [(source, cut) for source in node.src if source not in stored]
+        waiting += [one for one in more if one not in seen]
+        seen.update(more)
+    return None
+
+
+def _axes(node: UOp) -> int:
+    """How many axes have more than one element."""
+    return sum([size != 1 for size in node.shape])
 
 
 def below_movement(node: UOp) -> UOp:
