@@ -239,8 +239,8 @@ def _below_views(node: UOp, stored: Container[UOp]) -> UOp:
 def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bool:
     """Whether the epilogue of a reduction runs in so few of the lanes that its results are better stored."""
     size, lanes = elements(end.shape), target.lanes(reduction.dtype)
-    used = size / max(1, elements(reduction.shape))  # a slice takes some of the results
-    if lanes < 2 or used > 1:
+    used = min(1.0, size / max(1, elements(reduction.shape)))  # a slice takes some of the results
+    if lanes < 2:
         return False
     near = [n for n in _near(end, stored, reduction) if n is not reduction]
     if any([_combines(n) and n not in stored for n in near]):
