@@ -134,8 +134,10 @@ def test_what_is_reduced_is_not_turned_or_masked_for_where_results_lie(
 def test_a_reduction_of_one_element_each_is_no_other_of_the_same_row() -> None:
     mean = given(2600, 262).mean(1, keepdim=True)
     costly = [x.exp().log2().exp().log2() for x in (mean, mean.max(1, keepdim=True))]
-    costly.append(costly[0].pad((0, 0, 2, 1)))
-    assert [len(stored(value)) for value in costly] == [2, 2, 2]
+    assert [len(stored(value)) for value in costly] == [2, 2]
+    padded = given(450, 196).max(1, keepdim=True).pad((0, 0, 2, 1))
+    assert len(stored(padded)) == 1
+    assert len(stored(padded.exp().log2().exp().log2())) == 2
 
 
 def test_what_is_joined_from_rows_that_were_joined_is_computed_before() -> None:
