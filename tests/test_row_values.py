@@ -38,6 +38,14 @@ def test_a_kernel_keeps_a_row_along_memory_for_itself() -> None:
     assert buffers(given(20, 320).gelu().softmax(1), CPU) == []
 
 
+def test_a_row_of_copies_beside_each_other_is_stored() -> None:
+    x, pooled = given(32, 4, 28, 28), given(32, 4, 14, 1, 14, 1)
+    windows = pooled.expand(32, 4, 14, 2, 14, 2).reshape(32, 4, 28, 28)
+    channels = given(32, 4, 1, 1).expand(32, 4, 28, 28)
+    assert elements(x.shape) in buffers((x * windows).sigmoid().reshape(32, -1).softmax(1), CPU)
+    assert buffers((x * channels).sigmoid().reshape(32, -1).softmax(1), CPU) == []
+
+
 def test_reductions_of_other_kernels_keep_nothing() -> None:
     assert 20_000 in buffers(
         given(20_000).gelu().softmax(0), replace(CPU, threads=64, scratch_bytes=64)

@@ -16,6 +16,7 @@ from proofgrad.core.compile.fusion.work import (
     SHORT_REDUCTION,
     axis_below,
     cycles_of_work,
+    last_axis,
     pays_a_buffer,
 )
 from proofgrad.core.compile.machine.target import Target
@@ -109,12 +110,42 @@ def _is_worth_a_buffer(
     are_alike = len({(r.src[0].shape, r.arg[1]) for r in reductions}) <= 1
     is_kept = is_one and are_alike and all([_is_kept(r, target) for r in reductions])
     work = 0.0 if is_kept else again * cycles_of_work(value, stored)
-    vectors = elements(value.shape) / target.lanes(value.dtype)
+    lanes = target.lanes(value.dtype)
+    vectors = elements(value.shape) / lanes
+    if is_kept and _repeats_neighbours(value, stored, lanes):  # along a row it fills no lanes
+        work = (lanes - 1) * cycles_of_work(value, stored)
     if pays_a_buffer(value, work * vectors, len(loops), target):
         return True
     is_shown = is_one and any([n in stored and n.op is not Ops.REDUCE_AXIS for n in loops])
     filled = _cycles_to_fill(value, reads, is_shown, stored, target) * elements(value.shape)
     return pays_a_buffer(value, work * vectors + filled, len(loops), target)
+
+
+def _repeats_neighbours(value: UOp, stored: set[UOp], lanes: int) -> bool:
+    """Whether a vector has a few copies each of several elements, as what windows of a pool gave is for each of their elements, along an axis
+    that is made of windows."""
+    waiting, seen = [(value, value)], set[tuple[UOp, UOp]]()
+    while waiting and len(seen) < MOST_VALUES:
+        node, shown = waiting.pop()
+        if node in stored or (node, shown) in seen:
+            continue
+        seen.add((node, shown))
+        if node.op is Ops.EXPAND and 1 < _copies_beside(node) < lanes:
+            if shown.shape[last_axis(shown)] > _copies_beside(node):
+                return True
+        stays = node.op in ELEMENTWISE or node.op is Ops.RESHAPE
+        waiting += [(source, shown if stays else source) for source in node.src]
+    return False
+
+
+def _copies_beside(expand: UOp) -> int:
+    """So many copies of an element lie side by side."""
+    count, (source,) = 1, expand.src
+    for size, before in zip(reversed(expand.shape), reversed(source.shape)):
+        if size != 1 and before != 1:
+            break
+        count *= size
+    return count
 
 
 def _cycles_to_fill(
