@@ -138,12 +138,11 @@ def apart_from_rows(
     found = set()
     for end, reductions in ends.items():
         combining = [n for n in reductions if _combines(n)]
-        if len(combining) != 1 or end is combining[0] or end not in stored:
+        if len(combining) != 1 or end not in stored or any([n in stored for n in reductions]):
             continue
-        if not any([n in stored for n in reductions]) and _is_wasted(
-            *combining, end, stored, target
-        ):
-            found.update(combining)
+        (reduction,) = combining
+        if end is not reduction and _is_wasted(reduction, end, stored, target):
+            found.add(reduction)
     written_out = _written_out(nodes)
     for node in nodes:
         if node.op is Ops.PAD and is_plain(node.shape):
