@@ -67,6 +67,24 @@ MISSED: dict[str, tuple[Fault, str]] = {
             "start = _spread(src[0], count)", "start = _spread(UOp.const(src[0].dtype, 1), count)",
         ), "window in the padding",
     ),
+    "NaN taken for a large exponent": (
+        Fault(
+            "within", "core/compile/math/transcendental.py",
+            "return (x > highest).where(x.const_like(highest), x)", "return (x < highest).where(x, x.const_like(highest))",
+        ), "ends",
+    ),
+    "logarithm of a denormal number": (
+        Fault(
+            "denormal", "core/compile/math/transcendental.py",
+            "is_tiny.where(x * 2.0**form.fraction_bits, x)", "is_tiny.where(x, x)",
+        ), "ends",
+    ),
+    "remainder of a large quotient in one step": (
+        Fault(
+            "one step", "core/compile/math/remainder.py",
+            "_STEP_OF_ITS_OWN = {dtypes.float32: 22,", "_STEP_OF_ITS_OWN = {dtypes.float32: 40,",
+        ), "far remainder",
+    ),
     "columns kept at another position": (
         Fault(
             "pack", "core/compile/steps/local_buffer.py",

@@ -288,6 +288,11 @@ PROGRAMS: dict[str, Program] = {
     "counted": (lambda: (Tensor.arange(8) % 7).contiguous() * 1, lambda: np.arange(8) % 7, ""),
     "waves": _of(lambda x: x.sin() + x.exp2() - (x * x + 1).log2(), lambda x: np.sin(x) + np.exp2(x) - np.log2(x * x + 1), _X),
     "large angles": _of(lambda x: x.sin(), lambda x: np.sin(x.astype(np.float64)).astype(np.float32), _X * 1e6),
+    "ends": _of(
+        lambda x: x.exp().cat(x.abs().log2()), lambda x: np.concatenate([np.exp(x), np.log2(abs(x))]),
+        np.tile(np.array([np.nan, np.inf, -np.inf, 1e-40, 2.5], np.float32), 60),
+    ),
+    "far remainder": _of(lambda x, y: x.fmod(y), lambda x, y: np.fmod(x, y), np.abs(_X) * 5e8 + 5e8, _X * 0 + 3),
     "remainder": _of(lambda x, y: x.fmod(y), lambda x, y: np.fmod(x, y), _X * 99, _X[::-1].copy()),
     "integers": _of(
         lambda x, y: (x // 3 + y % 5) * (x ^ y) - (x & 7).sum(1, keepdim=True),

@@ -54,6 +54,8 @@ from proofgrad.verify.sampled.values import at_values, some_assignments, variabl
 
 # Elements of a kernel: of iterations, and of elements that an iteration is looked for. Fewer where they cost too much.
 ITERATIONS, ELEMENTS = 21, 9
+# And so many iterations more in memory of the ends of types, of which each element is one of fifteen.
+AT_ENDS = 64
 # About so many values are computed for a kernel, both sides together, and at most so many.
 USUAL_VALUES, MOST_VALUES = 80_000, 1_600_000
 # Elements of a kernel that are compared though they cost more than usual.
@@ -317,7 +319,8 @@ class ValueChecker:
         each = _values_of_one(nodes)
         affordable = USUAL_VALUES // (3 * each)
         if affordable >= ITERATIONS + ELEMENTS:
-            return self._compared(name, body, parts, ITERATIONS, ELEMENTS)
+            at_ends = AT_ENDS if affordable >= ITERATIONS + AT_ENDS + ELEMENTS else 0
+            return self._compared(name, body, parts, ITERATIONS + at_ends, ELEMENTS)
         few = max(1, affordable, min(FEWEST, self._most_values // (6 * each)))
         return self._compared(name, body, parts, few - few // 3, few // 3)
 

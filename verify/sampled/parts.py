@@ -26,6 +26,9 @@ from proofgrad.verify.sampled.taken import Taken, Term, nodes_above, taken_in
 from proofgrad.verify.sampled.tensor import Budget
 from proofgrad.verify.sampled.writers import Found, Search, Stores, do_run
 
+# How often a sample of a kernel sees each kind of memory before it sees the last, the ends of types, alone.
+ROUNDS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
@@ -353,9 +356,9 @@ class Reader:
             loop: numpy.concatenate([drawn[loop], *[each.counter(loop) for each in found]])
             for loop in nest
         }
-        kind = numpy.concatenate(
-            [numpy.arange(count) % kinds, *[each.frame.kind[each.points] for each in found]]
-        )
+        numbers = numpy.arange(count)
+        kind = numpy.where(numbers < ROUNDS * kinds, numbers % kinds, kinds - 1)
+        kind = numpy.concatenate([kind, *[each.frame.kind[each.points] for each in found]])
         frame = self.frame(part, kind, bound)
         lane_of: dict[int, Values | None] = {1: None}
         every = []
