@@ -268,8 +268,8 @@ def _gather(writer: Writer, position: Position, dtype: DType) -> str:
 def _of_lane(writer: Writer, position: Position, lane: int) -> Position:
     """The element of one lane, under its mask: LLVM has a branch for each lane of a gather that is no instruction."""
     mask, address = position.mask, lane_address(writer, position, lane)
-    if position.mask_lanes > 1:
-        mask = writer.lane(position.mask, dtypes.bool.vec(position.mask_lanes), lane)
+    if mask is not None and position.mask_lanes > 1:
+        mask = writer.lane(mask, dtypes.bool.vec(position.mask_lanes), lane)
     return position._replace(address=address, mask=mask, mask_lanes=1)
 
 
