@@ -680,3 +680,11 @@ def test_a_whole_model_as_checkpoint_says_what_to_save(tmp_path: Path) -> None:
     torch.save(torch.nn.Linear(2, 3), tmp_path / "model.pt")
     with pytest.raises(FormatError, match=r"Linear, .*those of model.state_dict\(\)"):
         state.torch_load(tmp_path / "model.pt")
+
+
+def test_a_prefix_stands_before_names_as_it_is() -> None:
+    """As in tinygrad."""
+    held = {"w": Tensor([1]), "l": [Tensor([2])]}
+    assert [*nn.state.get_state_dict(held, "model.")] == ["model.w", "model.l.0"]
+    assert [*nn.state.get_state_dict(held, "p")] == ["pw", "pl.0"]
+    assert [*nn.state.get_state_dict(held["w"], "w.")] == ["w"]

@@ -21,25 +21,25 @@ def get_state_dict(
 ) -> dict[str, Tensor]:
     """Every Tensor in the object by its path: attributes, list positions and keys joined by dots.
 
-    What is there twice has two names.
+    What is there twice has two names. `prefix` stands before each as it is: "model." of "weight" makes "model.weight".
 
     Example:
         get_state_dict(model)["layers.0.weight"]
     """
     found: dict[str, Tensor] = {}
-    _collect(obj, prefix.strip("."), tensor_type, found, ())
+    _collect(obj, prefix, tensor_type, found, ())
     return found
 
 
 def _collect(
     value: Any, path: str, tensor_type: type[Any], found: dict[str, Tensor], around: tuple[Any, ...]
 ) -> None:
-    """`around` are the objects that hold this one: one that holds itself is not entered again."""
+    """`path` ends with a dot; `around` are the objects that hold this one: one that holds itself is not entered again."""
     if isinstance(value, tensor_type):
-        found[path] = value
+        found[path.strip(".")] = value
     elif not any(value is outer for outer in around):
         for name, part in _parts(value):
-            _collect(part, f"{path}.{name}".strip("."), tensor_type, found, (*around, value))
+            _collect(part, f"{path}{name}.", tensor_type, found, (*around, value))
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
