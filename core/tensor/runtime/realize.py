@@ -33,6 +33,7 @@ from proofgrad.core.tensor.runtime.canonical import (
     numbered,
     with_buffers,
 )
+from proofgrad.core.tensor.runtime.computed_again import note_run
 from proofgrad.core.tensor.runtime.counts import counts_as_variables
 from proofgrad.core.tensor.runtime.device import HOST
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
@@ -326,8 +327,12 @@ def _run(
     roots = [_gone if node is root else ref(root) for node, root in zip(asked.src, wanted)]
     kept = [ref(buffer) for buffer in inputs]
     is_kept = is_like_others and _is_to_be_kept(asked)
+    computing = set(toposort(wanted, is_not_computed))
     if witness is not None:
-        witness.before(set(toposort(wanted, is_not_computed)), inputs, values)
+        witness.before(computing, inputs, values)
+    elif not _MACHINE.compile_only:
+        note_run(computing)
+    del computing
     try:
         try:
             if (check := compiler().checks()) is not None:
