@@ -17,7 +17,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import warn
 
 # A run of fewer nodes is over soon. So many runs after each other, each of which computes nearly all of the one before, are a loop.
-LEAST_NODES, MOST_RUNS = 256, 16
+LEAST_NODES, MOST_RUNS = 64, 16
 
 
 @dataclass(slots=True)
