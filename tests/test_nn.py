@@ -188,7 +188,7 @@ class Model:
 def test_state_dict_names_every_tensor_by_its_path() -> None:
     names = list(get_state_dict(Model()))
     assert names == ["layers.0.weight", "layers.0.bias", "layers.2.weight", "extra.scale"]
-    assert next(iter(get_state_dict(Model(), "net"))) == "net.layers.0.weight"
+    assert next(iter(get_state_dict(Model(), "net."))) == "net.layers.0.weight"
 
 
 def test_loaded_state_gives_the_same_results(machine: str) -> None:
