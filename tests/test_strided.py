@@ -12,7 +12,7 @@ from test_gathers import text_of
 from proofgrad import Tensor, dtypes
 from proofgrad.backends.cpu.absent import AbsentCpu
 from proofgrad.backends.llvm.dialect import Dialect
-from proofgrad.backends.llvm.memory import Position
+from proofgrad.backends.llvm.memory import Position, write_load
 from proofgrad.backends.llvm.strided import is_read_whole, load_whole
 from proofgrad.backends.llvm.text import literal
 from proofgrad.backends.llvm.writer import Writer
@@ -132,3 +132,18 @@ def test_lanes_asked_by_data_are_read_without_branches(name: str, kind: str) -> 
         if not isinstance(machine, AbsentCpu):
             values = found.cast(dtypes.int32).numpy()
             np.testing.assert_array_equal(values, np.where(asked.numpy(), wanted[:, ::2], 0))
+
+
+@pytest.mark.parametrize("of_item", [False, True])
+def test_a_lane_of_own_memory_that_is_not_asked_is_0(of_item: bool) -> None:
+    """A lane may read where it lies in memory that a kernel fills itself, and elsewhere a block of zeros."""
+    place = Position(
+        "%memory", dtypes.float16, "", dtypes.int64.vec(4), "%first",
+        mask="%asked", mask_lanes=4, offsets=(0, 2, 5, 6), of_item=of_item,
+    )  # fmt: skip
+    writer = Writer(Dialect())
+    write_load(writer, place, dtypes.float16.vec(4))
+    text = "\n".join(writer.lines)
+    assert "gather" not in text and text.count("extractelement <4 x i1> %asked") == 4
+    zeroed = len(re.findall(r"select i1 .*, half %load\d+, half zeroinitializer", text))
+    assert (zeroed, text.count("ptr @zeros")) == ((4, 0) if of_item else (0, 4))

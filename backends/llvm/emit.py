@@ -150,8 +150,9 @@ class _Printer(LoopPrinter, MemoryPrinter):
                 self.registers[node] = made
                 return
             if (truth := self.whole_choices.get(node)) is not None:
-                flag, *sums = [self._register(s) for s in (truth, *node.src[1:])]
-                self.registers[node] = self.writer.choose_whole(flag, node.dtype, *sums)
+                flag, added, before = [self._register(s) for s in (truth, *node.src[1:])]
+                chosen = self.writer.select(flag, node.dtype, added, before, is_whole=True)
+                self.registers[node] = chosen
                 return
             operands = [self._register(s) for s in node.src]
             is_guess = node in self.choices_by_data

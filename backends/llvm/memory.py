@@ -105,14 +105,19 @@ def write_load(writer: Writer, position: Position, dtype: DType) -> str:
         load_lanes = _masked_load if has_one else _load_whole_or_by_lanes
         loaded = load_lanes(writer, position, dtype)
     else:
-        address = address_or_zeros(writer, position, dtype)
-        loaded = _load(writer, position, address, dtype, alignment(writer, position, dtype))
-        if (position.of_group or position.of_item) and position.mask is not None:
-            loaded = _or_zero(writer, position.mask, memory_type(dtype), loaded)
+        loaded = _load_by_one_mask(writer, position, dtype)
     if not dtype.is_bool:
         return loaded
     zero = "0" if dtype.lanes == 1 else "zeroinitializer"
     return writer.let(f"icmp ne {memory_type(dtype)} {loaded}, {zero}")
+
+
+def _load_by_one_mask(writer: Writer, position: Position, dtype: DType) -> str:
+    address = address_or_zeros(writer, position, dtype)
+    loaded = _load(writer, position, address, dtype, alignment(writer, position, dtype))
+    if (position.of_group or position.of_item) and position.mask is not None:
+        return _or_zero(writer, position.mask, memory_type(dtype), loaded)
+    return loaded
 
 
 def write_prefetch(
@@ -258,8 +263,7 @@ def _gather(writer: Writer, position: Position, dtype: DType) -> str:
         return writer.let(f"call {vector} {intrinsic}({operands}, {zeros})", "load")
     gathered = "poison"
     for lane in range(dtype.lanes):
-        own = _of_lane(writer, position, lane)
-        scalar = _load(writer, own, address_or_zeros(writer, own, dtype.scalar), dtype.scalar)
+        scalar = _load_by_one_mask(writer, _of_lane(writer, position, lane), dtype.scalar)
         element = f"{memory_type(dtype.scalar)} {scalar}"
         gathered = writer.let(f"insertelement {vector} {gathered}, {element}, i64 {lane}")
     return gathered

@@ -46,16 +46,13 @@ class Writer:
         arguments = ", ".join([f"{llvm_type} {operand}" for operand in operands])
         return self.let(f"call {llvm_type} @llvm.{intrinsic}.{type_code(llvm_type)}({arguments})")
 
-    def select(self, condition: str, dtype: DType, if_true: str, if_false: str) -> str:
-        """Choice by a condition that has the lanes of `dtype`."""
-        flag = "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
+    def select(
+        self, condition: str, dtype: DType, if_true: str, if_false: str, is_whole: bool = False
+    ) -> str:
+        """Choice by a condition that has the lanes of `dtype`; `is_whole`: by one for all of them."""
+        flag = "i1" if is_whole or dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
         llvm_type = register_type(dtype)
         return self.let(f"select {flag} {condition}, {llvm_type} {if_true}, {llvm_type} {if_false}")
-
-    def choose_whole(self, condition: str, dtype: DType, if_true: str, if_false: str) -> str:
-        """Choice by one truth for all lanes of `dtype`."""
-        llvm_type = register_type(dtype)
-        return self.let(f"select i1 {condition}, {llvm_type} {if_true}, {llvm_type} {if_false}")
 
     def begin_block(self, label: str) -> None:
         """Add a label; what is written from now on belongs to its block."""
