@@ -10,7 +10,7 @@ import time
 from proofgrad.backends.cpu import backend, calibration
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.calibration import Calibration, default_of
-from proofgrad.backends.cpu.generator import memory_here
+from proofgrad.backends.cpu.generator import memory_of
 from proofgrad.backends.cpu.processors import Memory
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import DeviceError
@@ -73,7 +73,7 @@ def _machine() -> tuple[CpuBackend, Memory]:
             f"CPU_TARGET={settings.text('CPU_TARGET')} asks for code of a processor by its name, which is"
             " described in a table; unset CPU_TARGET to measure the one that is here"
         )
-    return machine, memory_here(machine.host)
+    return machine, memory_of(machine.host)
 
 
 def _figures() -> tuple[str, ...]:

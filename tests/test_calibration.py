@@ -138,7 +138,7 @@ def test_calibrate_says_what_changed_and_later_processes_use_it(
 
 def test_a_plan_of_other_figures_is_another_plan() -> None:
     host = CpuBackend().host
-    memory = calibrate.memory_here(host)
+    memory = calibrate.memory_of(host)
     graph, store = UOp.const(dtypes.float32, 1.0), PlanStore(lambda: "")
     before = store.key(graph, frozenset(), (), CpuBackend())
     calibration.keep(Calibration({"launch_cycles": 8192.0}), host, memory)
@@ -152,7 +152,7 @@ def test_a_plan_of_other_figures_is_another_plan() -> None:
     {"__class__": 1}, {"cache_bytes": None}, [], "figures", None, {"first_cache_bytes": 1}])  # fmt: skip
 def test_a_file_that_says_what_no_probe_says_is_refused(figures: object) -> None:
     before, host = CpuBackend().target, CpuBackend().host
-    key = calibration._key(host, calibrate.memory_here(host))
+    key = calibration._key(host, calibrate.memory_of(host))
     calibration._files().put(key, json.dumps({"figures": figures, "measured": {}}).encode())
     with pytest.warns(UserWarning, match=r"refused: .*python -m proofgrad calibrate"):
         assert CpuBackend().target == before
@@ -161,14 +161,14 @@ def test_a_file_that_says_what_no_probe_says_is_refused(figures: object) -> None
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"\xff", b"[]", b'{"figures": {}}'])
 def test_a_file_that_is_no_table_is_refused(data: bytes) -> None:
     before, host = CpuBackend().target, CpuBackend().host
-    calibration._files().put(calibration._key(host, calibrate.memory_here(host)), data)
+    calibration._files().put(calibration._key(host, calibrate.memory_of(host)), data)
     with pytest.warns(UserWarning, match="refused"):
         assert CpuBackend().target == before
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     before, host = CpuBackend().target, CpuBackend().host
-    memory = calibrate.memory_here(host)
+    memory = calibrate.memory_of(host)
     for damage in ("a byte", "too large"):
         calibration.keep(Calibration({"launch_cycles": 8192.0}), host, memory)
         path = only_file(tmp_path)

@@ -182,7 +182,16 @@ def test_the_target_is_that_of_the_processor(
         if name in KNOWN:
             assert target.threads == KNOWN[name].cores
             assert target.cache_bytes == KNOWN[name].cache_bytes
-            assert target.core == KNOWN[name].core
+            masks = 0 if name == "znver4" else registers
+            assert target.core == KNOWN[name].as_used(vector_bytes, masks).core
+
+
+def test_a_core_that_takes_long_vectors_in_halves_takes_short_ones_whole() -> None:
+    """Ryzen 9 7950X, and the same where a virtual machine hides its vectors of 64 bytes."""
+    long, short = KNOWN["znver4"].as_used(64, 0).core, KNOWN["znver4"].as_used(32, 16).core
+    assert (long.multiply_adds_a_cycle, long.loads_a_cycle, long.mask_registers) == (1, 1, 7)
+    assert (short.multiply_adds_a_cycle, short.loads_a_cycle, short.mask_registers) == (2, 2, 16)
+    assert KNOWN["cortex-a72"].as_used(16, 32).core.loads_a_cycle == 1
 
 
 def test_every_known_name_is_one_of_llvm() -> None:

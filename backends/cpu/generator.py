@@ -47,7 +47,7 @@ class Generator(Backend):
         self.host = host
         self.identity = host.identity
         self.cache = DiskCache(settings.cache_folder() / "cpu")
-        memory = memory_here(host) if host.processor is None else host.processor.memory
+        memory = memory_of(host)
         if host.processor is None and (measured := calibration.kept(host, memory)) is not None:
             memory = measured.applied(memory)
         dialect = self.dialect = Dialect()
@@ -57,7 +57,6 @@ class Generator(Backend):
         dialect.has_modifiers = dialect.has_fma
         dialect.gathers = host.has(_GATHERS)
         dialect.has_half = host.is_arm or host.has("f16c")
-        wide = host.has("avx512f")
         dialect.dot_bits = frozenset([bits for bits, name in _HAVE_DOT.items() if host.has(name)])
         has_tiles = host.has("amx-tile") and (not runs or may_use_tiles())
         dialect.has_tiles = has_tiles
@@ -69,8 +68,8 @@ class Generator(Backend):
             units += units_of_bfloat16()
         self.target = dialect.target = Target(
             name=self.name,
-            vector_bytes=64 if wide else 32 if host.has("avx2") else 16,
-            vector_registers=16 if host.has("sse2") and not wide else 32,
+            vector_bytes=_vector_bytes(host),
+            vector_registers=_vector_registers(host),
             first_cache=memory.first_cache,
             cache_bytes=memory.cache_bytes,
             page_bytes=memory.page_bytes,
@@ -116,11 +115,24 @@ def unnamed(source: Source) -> str:
     return source.text.replace(f"{name}(", f"@{ENTRY}(").replace(f"{name}.body(", f"@{ENTRY}.body(")
 
 
-def memory_here(host: Host) -> Memory:
-    """This machine as it describes itself, without a probe: its caches by Linux, its core by its name."""
-    known = KNOWN.get(host.cpu, Memory())
-    return replace(
-        known,
-        first_cache=first_cache() or known.first_cache,
-        cache_bytes=second_cache_bytes() or known.cache_bytes,
-    )
+def memory_of(host: Host) -> Memory:
+    """The processor that code is made for, without a probe: this machine's caches by Linux, else by the name."""
+    if host.processor is not None:
+        known = host.processor.memory
+    else:
+        known = KNOWN.get(host.cpu, Memory())
+        known = replace(
+            known,
+            first_cache=first_cache() or known.first_cache,
+            cache_bytes=second_cache_bytes() or known.cache_bytes,
+        )
+    masks = 0 if host.has("avx512f") else _vector_registers(host)
+    return known.as_used(_vector_bytes(host), masks)
+
+
+def _vector_bytes(host: Host) -> int:
+    return 64 if host.has("avx512f") else 32 if host.has("avx2") else 16
+
+
+def _vector_registers(host: Host) -> int:
+    return 16 if host.has("sse2") and not host.has("avx512f") else 32

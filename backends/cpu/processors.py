@@ -11,7 +11,7 @@ import functools
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -53,6 +53,20 @@ class Memory:
     page_bytes: int = PAGE_BYTES
     cores: int = 0
     core: Core = Core()
+    unit_bytes: int = (
+        64  # of a vector that an instruction takes whole; of a longer one it takes halves in turn
+    )
+
+    def as_used(self, vector_bytes: int, vectors_that_mask: int) -> Memory:
+        """The processor where vectors are so long, and so many registers of them hold masks of lanes; 0: masks have their own."""
+        halves = max(1, vector_bytes // self.unit_bytes)
+        core = self.core
+        return replace(self, core=replace(
+            core,
+            multiply_adds_a_cycle=max(1, core.multiply_adds_a_cycle // halves),
+            loads_a_cycle=max(1, core.loads_a_cycle // halves),
+            mask_registers=vectors_that_mask or core.mask_registers,
+        ))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +81,14 @@ class Processor:
 
 
 _SMALL, _ARM = FirstCache(32 << 10, 8), FirstCache(64 << 10, 4)
-_NO_MASKS = 16  # masks are vectors: any register
 # Caches, pages, cores of a chip that is named, and what differs from Ice Lake's core. Sources: A. Fog, The
 # microarchitecture of Intel, AMD and VIA CPUs, and Instruction tables; for ARM cores the Software Optimization Guides and
 # Technical Reference Manuals of Arm; for Apple `sysctl hw` and https://dougallj.github.io/applecpu/firestorm.html.
 KNOWN: dict[str, Memory] = {
     # Core i7-4770
-    "haswell": Memory(_SMALL, 256 << 10, cores=4, core=Core(multiply_add_cycles=5, mask_registers=_NO_MASKS)),
+    "haswell": Memory(_SMALL, 256 << 10, cores=4, core=Core(multiply_add_cycles=5)),
     # Core i7-6700
-    "skylake": Memory(_SMALL, 256 << 10, cores=4, core=Core(mask_registers=_NO_MASKS)),
+    "skylake": Memory(_SMALL, 256 << 10, cores=4),
     # Xeon Platinum 8180
     "skylake-avx512": Memory(_SMALL, 1 << 20, cores=28),
     # Xeon Platinum 8280
@@ -85,21 +98,21 @@ KNOWN: dict[str, Memory] = {
     # Xeon Platinum 8490H
     "sapphirerapids": Memory(FirstCache(), 2 << 20, cores=60),
     # Ryzen 7 3700X
-    "znver2": Memory(_SMALL, 512 << 10, cores=8, core=Core(multiply_add_cycles=5, mask_registers=_NO_MASKS)),
+    "znver2": Memory(_SMALL, 512 << 10, cores=8, core=Core(multiply_add_cycles=5)),
     # Ryzen 7 5800X
-    "znver3": Memory(_SMALL, 512 << 10, cores=8, core=Core(mask_registers=_NO_MASKS)),
+    "znver3": Memory(_SMALL, 512 << 10, cores=8),
     # Ryzen 9 7950X: instructions of 64 bytes run in two halves
-    "znver4": Memory(_SMALL, 1 << 20, cores=16, core=Core(multiply_adds_a_cycle=1, loads_a_cycle=1, translated_pages=72)),
+    "znver4": Memory(_SMALL, 1 << 20, cores=16, core=Core(translated_pages=72), unit_bytes=32),
     # Ryzen 9 9950X
     "znver5": Memory(FirstCache(), 1 << 20, cores=16, core=Core(translated_pages=96)),
     # M1: its four fast cores, which share 12 MB
     "apple-m1": Memory(FirstCache(128 << 10, 8, 128), 3 << 20, 16 << 10, cores=4, core=Core(
-        multiply_adds_a_cycle=4, loads_a_cycle=3, mask_registers=_NO_MASKS, translated_pages=160)),
+        multiply_adds_a_cycle=4, loads_a_cycle=3, translated_pages=160)),
     # Graviton2
-    "neoverse-n1": Memory(_ARM, 1 << 20, cores=64, core=Core(mask_registers=_NO_MASKS, translated_pages=48)),
+    "neoverse-n1": Memory(_ARM, 1 << 20, cores=64, core=Core(translated_pages=48)),
     # BCM2711: four cores, which share 1 MB
     "cortex-a72": Memory(FirstCache(32 << 10, 2), 256 << 10, cores=4, core=Core(
-        loads_a_cycle=1, mask_registers=_NO_MASKS, translated_pages=32)),
+        loads_a_cycle=1, translated_pages=32)),
 }  # fmt: skip
 
 
@@ -127,11 +140,8 @@ def _described(name: str, triple: str, here: str) -> Processor:
     of_host = llvm.get_host_cpu_features()
     asked = sorted({*_ASKED, *of_host} if _is_arm(here) == is_arm else _ASKED)
     features = frozenset() if is_arm else _features(triple, name, tuple(asked))
-    other = (
-        Memory() if is_arm or "avx512f" in features else Memory(core=Core(mask_registers=_NO_MASKS))
-    )
     return Processor(
-        name, triple, features, _missing(name, triple, here, features), KNOWN.get(name, other)
+        name, triple, features, _missing(name, triple, here, features), KNOWN.get(name, Memory())
     )
 
 
