@@ -163,7 +163,7 @@ def _at_once(one: Candidate, nest: Nest, copies: Copies) -> int:
 
 
 def _of_elements(one: Candidate, nest: Nest) -> int:
-    """How many vectors of elements, of which nothing is reduced, one iteration takes: a short row whole; of what is gathered lines side by side.
+    """How many vectors of elements, of which nothing is reduced in a loop, one iteration takes: a short row whole; of what is gathered lines side by side.
 
     What is gathered lies along another loop, mostly, which runs inside: each of its iterations stores to another page. Of functions of functions several
     are computed side by side (backends/llvm/beside.py), where one of them takes longer than a core looks ahead.
@@ -173,7 +173,9 @@ def _of_elements(one: Candidate, nest: Nest) -> int:
     is_gathered, reduces = one.gathers > one.scatters, any([n.op is Ops.REDUCE for n in free])
     if not reduces and (beside := _beside_a_chain(one.loop, nest)) > 1:
         return side_by_side(vectors, beside)
-    if reduces or not others or (vectors > ELEMENTS_AT_ONCE and not is_gathered):
+    if not others or (vectors > ELEMENTS_AT_ONCE and (reduces or not is_gathered)):
+        return 1
+    if reduces and not _has_ends_along(one.loop, free):
         return 1
     if vectors <= ELEMENTS_AT_ONCE:
         return vectors
@@ -182,6 +184,16 @@ def _of_elements(one: Candidate, nest: Nest) -> int:
     # Whole vectors stay whole (turned_loads.py).
     divisors = [largest_divisor(vectors, n) for n in (ELEMENTS_AT_ONCE, 2 * ELEMENTS_AT_ONCE)]
     return divisors[0] if divisors[0] > 1 else divisors[1]
+
+
+def _has_ends_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
+    """Whether what is read is another matter at the ends of a row, as of a window on padded images: known, where the row is written out.
+
+    It is left out by a gate there, or its position is brought inside.
+    """
+    reads = [n for n in free if n.op is Ops.INDEX and loop in free[n]]
+    gated = [loop in free[n.src[2]] for n in reads if len(n.src) > 2]
+    return any(gated) or any([coefficient(n.src[1], loop) is None for n in reads])
 
 
 def _beside_a_chain(loop: UOp, nest: Nest) -> int:
