@@ -77,8 +77,7 @@ class Scatter(Selection):
         if not hits.shape[-1]:
             return self._value()
         last = last_true(hits)
-        found = take_along(values, last._axis_from_last(axis), axis)
-        return (last >= 0)._axis_from_last(axis).where(found, self)
+        return (last >= 0).where(take_along(values, last, axis), self)
 
     def _check_scatter(self, axis: Whole, index: Self, src: Self) -> None:
         self._check_index("scatter", axis, index)
@@ -92,16 +91,15 @@ class Scatter(Selection):
             )
 
     def _hits_of_positions(self, axis: Whole, index: Self, src: Self) -> tuple[Self, Self]:
-        """Which source (last axis) goes to which position (last but one), and the sources.
+        """Which source (last axis) goes to which position (in place of axis `axis`), and the sources.
 
         Both have the sizes of this Tensor on all other axes: sources beyond those of index go nowhere.
         """
         sizes = enumerate(zip(self.shape, index.shape))
         around = [(0, 0 if k == axis else n - m) for k, (n, m) in sizes]
-        positions = index._axis_last(axis).unsqueeze(-2)
-        hits = is_position(positions, -2, self.shape[axis])
-        padded = [pair for k, pair in enumerate(around) if k != axis] + [(0, 0), (0, 0)]
-        return hits._pad_zeros(padded), src.shrink_to(index.shape)._pad_zeros(around)
+        positions = index._axis_last(axis).unsqueeze(axis)
+        hits = is_position(positions, axis, self.shape[axis])
+        return hits._pad_zeros([*around, (0, 0)]), src.shrink_to(index.shape)._pad_zeros(around)
 
     def scatter_reduce(
         self, dim: Whole, index: Self, src: Self, reduce: str, include_self: Flag = True
@@ -124,10 +122,8 @@ class Scatter(Selection):
         """With the sources combined, each in the element that it goes to."""
         hits, sources = self._hits_of_positions(axis, index, src)
         wide = accumulation_dtype(self.dtype)  # rounded to 16 bits once
-        values, own = sources.cast(wide)._axis_last(axis), self.cast(wide)._axis_last(axis)
-        total = _combined(reduce, values, hits)
-        result: Self = _joined(reduce, own, total, hits.sum(-1), include_self)
-        result = result._axis_from_last(axis)
+        total = _combined(reduce, sources.cast(wide)._axis_last(axis), hits, axis)
+        result: Self = _joined(reduce, self.cast(wide), total, hits.sum(-1), include_self)
         return result.cast(self.dtype) if self.dtype.is_float else result
 
     def masked_select(self, mask: Any, size: Whole | None = None, fill_value: Scalar = 0) -> Self:
@@ -201,34 +197,34 @@ def _neutral(reduce: str, tensor: TensorBase) -> Scalar:
             return dtypes.max(tensor.dtype)  # type: ignore[no-any-return]
 
 
-def _combined(reduce: str, values: _T, hits: _T) -> _T:
-    """What all values (last axis) that go to each position make together.
+def _combined(reduce: str, values: _T, hits: _T, axis: int) -> _T:
+    """What all values (last axis) that go to each position (axis `axis` of `hits`) make together.
 
     The gradient of a product or an extreme is in the terms of a position and of a value: each value finds its
     position's by one look, where the general rule would look at all positions.
     """
-    total: _T = _reduced(reduce, hits.where(values.unsqueeze(-2), _neutral(reduce, values)))
+    total: _T = _reduced(reduce, hits.where(values.unsqueeze(axis), _neutral(reduce, values)))
     if not values.dtype.is_float or reduce in ("sum", "mean"):
         return total
     # mypy takes the __hash__ of Tensors for that of their class.
-    mark = _to_sources(type(values), values.device, reduce)
+    mark = _to_sources(type(values), values.device, reduce, axis)
     sources = (total._uop, values._uop, hits._uop)
     return total._with(UOp(Ops.DETACH, total.dtype, sources, mark))
 
 
 @functools.lru_cache(maxsize=16)
-def _to_sources(kind: type[Scatter], device: str, reduce: str) -> CustomGradient:
+def _to_sources(kind: type[Scatter], device: str, reduce: str, axis: int) -> CustomGradient:
     """How a gradient of what came to each position goes to the values."""
 
     def there(of_positions: Any, hits: Any) -> Any:
-        return one_of(of_positions.unsqueeze(-1), hits, hits.ndim - 2)
+        return one_of(of_positions.unsqueeze(-1), hits, axis)
 
     def number(of_values: Any, hits: Any) -> Any:
-        return (hits & of_values.unsqueeze(-2)).sum(-1)
+        return (hits & of_values.unsqueeze(axis)).sum(-1)
 
     def to_extremes(gradient: Any, values: Any, hits: Any) -> tuple[Any, None]:
         """In equal parts to those that are the extreme."""
-        extreme = _combined(reduce, values, hits)
+        extreme = _combined(reduce, values, hits, axis)
         are_it = values.eq(there(extreme, hits))
         part = gradient / number(are_it, hits)
         return are_it.where(there(part, hits), 0), None
@@ -237,7 +233,7 @@ def _to_sources(kind: type[Scatter], device: str, reduce: str) -> CustomGradient
         """Times the product of the others: beside one zero, that zero gets it all."""
         is_zero = values.eq(0)
         zeros = there(number(is_zero, hits), hits)
-        others = _combined(reduce, is_zero.where(1, values), hits)
+        others = _combined(reduce, is_zero.where(1, values), hits, axis)
         whole = there(gradient * others, hits)
         alone, quotient = zeros.eq(1).where(whole, 0), zeros.eq(0).where(whole / values, 0)
         return is_zero.where(alone, quotient), None
