@@ -258,3 +258,18 @@ def test_work_that_is_costly_fills_vectors_of_short_rows() -> None:
         chosen += choose_schedule(kernel, WIDE, AUTOMATIC).vectors or ()
     assert [v.lanes for v in chosen] == [16, 16]
     assert [v.loop for v in chosen] == [r1.arg[0], r0.arg[0]]
+
+
+def test_rows_that_are_picked_are_stored_as_they_are_read() -> None:
+    """What scatters them sees them turned: a row at once is picked, and goes to its place."""
+    nodes, edges, features = 50, 120, 64
+    numbers_of = np.random.default_rng(3)
+    source, to = [Tensor(numbers_of.integers(0, nodes, edges)).realize() for _ in range(2)]
+    x = given(nodes, features)
+    picked = x[source]
+    places = to.reshape(-1, 1).expand(edges, features)
+    total = Tensor.zeros(nodes, features).scatter_reduce(0, places, picked, "sum")
+    root = UOp.sink(total.uop)
+    found = nodes_that_need_a_buffer(root, WIDE)
+    shapes = [n.shape for n in root.toposort() if n in found and n.shape != total.shape]
+    assert (edges, features) in [tuple(k for k in shape if k != 1) for shape in shapes]

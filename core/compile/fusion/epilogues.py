@@ -28,6 +28,7 @@ _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
 # a window does; a longer one would leave too few output elements to share out.
 LARGEST_OUTER_REDUCTION = 16
 _SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
+_VIEWS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.DETACH})
 
 
 def end_of_epilogue(
@@ -70,6 +71,10 @@ def end_of_epilogue(
         if is_tiled and is_long and meeting.op is Ops.FLIP:
             break
         end = meeting
+    # What is picked is stored in the order in which it is read: readers see it turned.
+    if selects and _lies_as_it_is_read(reduction):
+        while end not in stored and end.op in _VIEWS:
+            (end,) = end.src
     return end
 
 
@@ -106,7 +111,9 @@ def _lies_as_it_is_read(reduction: UOp) -> bool:
     shape = reduction.src[0].shape
     node, axes = reduction.src[0], [[axis] for axis in range(len(shape))]
     while node.op in ELEMENTWISE or node.op in (Ops.PERMUTE, Ops.EXPAND, Ops.RESHAPE):
-        source = max(node.src, key=lambda one: elements(below_movement(one).shape))
+        values = node.src[1:] if node.op is Ops.WHERE else node.src  # sooner than what chooses
+        read = [one for one in values if elements(below_movement(one).shape) > 1]
+        source = max(read or node.src, key=lambda one: elements(below_movement(one).shape))
         if node.op is Ops.PERMUTE:
             axes = [axes[node.arg.index(axis)] for axis in range(len(axes))]
         elif node.op is Ops.RESHAPE:

@@ -41,10 +41,8 @@ def take(x: _T, axis: int, positions: TensorBase) -> _T:
 @made_once
 def take_along(x: _T, positions: TensorBase, axis: int) -> _T:
     """Element [.., positions[.., i, ..], ..]: both have the same axes beside `axis`."""
-    wanted = x._with(positions._uop)._axis_last(axis).unsqueeze(-1)
-    chosen = is_position(wanted, -1, x.shape[axis])
-    source = x._axis_last(axis).unsqueeze(-2)
-    return one_of(source, chosen, source.ndim - 1)._axis_from_last(axis)
+    chosen = is_position(x._with(positions._uop).unsqueeze(-1), -1, x.shape[axis])
+    return one_of(x._axis_last(axis).unsqueeze(axis), chosen, x.ndim)
 
 
 def is_position(positions: _P, axis: int, size: int) -> _P:
