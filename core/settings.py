@@ -41,6 +41,7 @@ MEANING: dict[str, str] = {
     "CHECK": "1: compare each compiled kernel with its tensor graph at sampled elements",
     "SPEC": "1: check the form after every stage",
     "PLANS": "0: no plans from the disk and none kept there; each process rewrites its graphs",
+    "PARALLEL": "0: the kernels of a large graph are made by this process alone, not by copies of it on other cores as well",
     "PROOFGRAD_CACHE": "folder for compiled kernels and rules; default $XDG_CACHE_HOME/proofgrad",
     "PROOFGRAD_DATA": "folder for data sets that were fetched; default data in PROOFGRAD_CACHE",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
@@ -255,6 +256,11 @@ def keeps_plans() -> bool:
     """Whether plans may come from the disk: not where somebody wants to see how one is made."""
     looks = number("DEBUG") >= 2 or checks_forms() or checks_values() or beam_width() > 0
     return number("PLANS", 1) > 0 and not looks
+
+
+def may_copy_process() -> bool:
+    """PARALLEL: whether kernels may be made by copies of this process as well: not where somebody looks at each of them."""
+    return number("PARALLEL", 1) > 0 and debug_level() == 0 and not checks_forms()
 
 
 def asked_device(names: Sequence[str]) -> str | None:

@@ -163,6 +163,7 @@ def test_the_cpu_leaves_nothing_out() -> None:
 GIVEN: dict[str, Any] = {
     "identity": "machine 7, compiler 3",
     "compiles_in_background": True,
+    "compiles_in_copies": True,
     "sequence": lambda self, launches, memory: None,
     "timed": lambda self, work: 1.0,
     "assembly": lambda self, source: "nop",

@@ -42,6 +42,7 @@ class Generator(Backend):
 
     name = "CPU"
     compiles_in_background = True
+    compiles_in_copies = True
 
     def __init__(self, host: Host, threads: int, runs: bool = True) -> None:
         self.host = host

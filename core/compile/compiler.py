@@ -7,6 +7,7 @@ Owns: plans (the launches that fill the roots of a graph), kernels, and their ca
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from proofgrad.core import settings
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
 from proofgrad.core.compile.lowering.parameters import slots_of, with_dense_slots, written_parameter
-from proofgrad.core.compile.machine.target import Backend, Source, Target
+from proofgrad.core.compile.machine.target import Backend, Binary, Source, Target
 from proofgrad.core.compile.nests.kernel_schedule import (
     Schedule,
     ScheduleError,
@@ -37,13 +38,16 @@ from proofgrad.core.compile.plan.background import Background
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.compile.plan.checks import KernelCheck, ValueCheck
 from proofgrad.core.compile.plan.collector import rare_collection
+from proofgrad.core.compile.plan.copies import Copies, may_be_copied
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.compile.plan.plan import Kernel, Plan
 from proofgrad.core.compile.plan.reuse import write_in_place
+from proofgrad.core.compile.plan.written_kernel import read_kernel, written_kernel
 from proofgrad.core.compile.planning import plan_of
 from proofgrad.core.compile.shown import show_kernel, stage_printer
 from proofgrad.core.compile.steps.loop_nest import StepRefused, Taken
 from proofgrad.core.ir.op_names import PARAM
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import Progress, say
@@ -57,7 +61,14 @@ if TYPE_CHECKING:
 # Far more than one program uses. What a loop makes anew in each step goes, and is read from the disk
 # if it is asked for again.
 MOST_PLANS = MOST_KERNELS = 4096
+# A copy of the process takes as long to make as some kernels, and gains little beyond a few of them.
+LEAST_KERNELS_OF_A_COPY = 12
+MOST_COPIES = 7
 _READ_BY_STAGES = settings.encoded(*settings.READ_BY_STAGES)
+
+
+# Kernels as plain values, each with the entry and the bytes of its binary; what was rewritten for them.
+_Made = tuple[list[tuple[dict[str, Any], str, bytes]], Counter[str], int]
 
 
 class Compiler:
@@ -192,11 +203,65 @@ class Compiler:
         def kernels_of(body: UOp, device: str) -> tuple[Kernel, ...]:
             return self._kernels_of(body, device, background, known)
 
+        if background is not None and progress is not None:
+            self._make_in_copies(graph, kernels_of, known, progress)
         has_lines = settings.debug_level() > 0  # beside which one of progress is not seen
         plan, compiled = plan_of(graph, kernels_of, None if has_lines else progress)
         if (check := self.checks()) is not None:
             check.plan(passed, graph, plan, compiled)
         return plan
+
+    def _make_in_copies(
+        self,
+        graph: UOp,
+        kernels_of: Callable[[UOp, str], tuple[Kernel, ...]],
+        known: Known,
+        progress: Progress,
+    ) -> None:
+        """The kernels of a large graph, by this process and by copies of it on other cores."""
+        asked = dict.fromkeys([(call.src[0], call.arg.device) for call in graph.src])
+        tasks = [task for task in asked if self._may_be_made_in_copies(*task)][:MOST_KERNELS]
+        cores = min([self._target(device).threads for _, device in tasks], default=1)
+        count = min(MOST_COPIES, cores - 1, len(tasks) // LEAST_KERNELS_OF_A_COPY)
+        journal = self.library.journal
+        is_seen = self._is_watched() or self.checks() is not None or journal.observe is not None
+        if count < 1 or is_seen or not settings.may_copy_process() or not may_be_copied():
+            return
+
+        def make(number: int) -> _Made:
+            body, device = tasks[number]
+            journal.applied.clear()  # of a copy, which tells what it adds
+            journal.unproven = 0
+            kernels = self._kernels_of(body, device, None, known)
+            binaries = [(kernel, kernel.binary) for kernel in kernels]
+            parts = [(written_kernel(kernel), b.entry, b.data) for kernel, b in binaries]
+            return parts, Counter(journal.applied), journal.unproven
+
+        with Copies(len(tasks), count, make) as copies:
+            for done, number in enumerate(copies.left()):
+                progress.done(done)
+                kernels_of(*tasks[number])
+            for number, made in copies.made.items():
+                self._take(*tasks[number], made)
+
+    def _may_be_made_in_copies(self, body: UOp, device: str) -> bool:
+        is_new = (
+            body.src[0].op is not Ops.COPY and self._key(body, device) not in self._kernels.by_body
+        )
+        return is_new and self._backend(device).compiles_in_copies
+
+    def _take(self, body: UOp, device: str, made: _Made) -> None:
+        """What a copy of the process has made is what this one knows."""
+        kernels, applied, unproven = made
+        backend = self._backend(device)
+        self._kernels.by_body[self._key(body, device)] = tuple(
+            [
+                read_kernel(parts, backend, functools.partial(Binary, entry, data))
+                for parts, entry, data in kernels
+            ]
+        )
+        self.library.journal.applied.update(applied)
+        self.library.journal.unproven += unproven
 
     def checks(self) -> ValueCheck | None:
         """What compares values, if CHECK=1 or PROVE=1 asks for it."""
@@ -213,11 +278,14 @@ class Compiler:
     def _kernels_of(
         self, body: UOp, device: str, background: Background | None, known: Known | None
     ) -> tuple[Kernel, ...]:
-        key = (body, device, self._backend(device), *_settings())
+        key = self._key(body, device)
         made = self._kernels.by_body.get(key)
         if made is None:
             made = self._kernels.by_body[key] = self._shared(body, device, background, known)
         return made
+
+    def _key(self, body: UOp, device: str) -> tuple[Any, ...]:
+        return body, device, self._backend(device), *_settings()
 
     def _shared(
         self, body: UOp, device: str, background: Background | None, known: Known | None

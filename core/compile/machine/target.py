@@ -293,6 +293,12 @@ class Backend(Protocol):
     Without it, kernels are compiled one after the other while nothing else is done, so first calls take longer.
     """
 
+    compiles_in_copies: bool = False
+    """`emit` and `compile` may be called in a copy of this process that was forked off, and a binary is of use in another one.
+
+    Without it, the kernels of a large graph are made by one process, so first calls take longer.
+    """
+
     def compile_together(self, sources: Sequence[Source]) -> Iterator[Binary]:
         """What `compile` gives for each of several texts that wait, in order, and raises for one that is refused.
 
@@ -351,6 +357,7 @@ REQUIRED = ("name", "target", *sorted(Backend.__abstractmethods__))
 LOST_WITHOUT = {
     "identity": "plans are not kept between processes: each process rewrites and prints every kernel again",
     "compiles_in_background": "kernels are compiled one after the other while nothing else is done, so first calls take longer",
+    "compiles_in_copies": "the kernels of a large graph are made by one process, so first calls take longer",
     "sequence": "a function under TinyJit launches its kernels one by one from Python, some microseconds each",
     "part": "kernels are compiled for each position that a slice of memory begins at",
     "timed": "times of DEBUG=2 and profile() hold the launch and the wait as well",
@@ -391,6 +398,7 @@ def left_out(backend: Backend) -> list[str]:
     is_given = {
         "identity": backend.identity != "",
         "compiles_in_background": backend.compiles_in_background,
+        "compiles_in_copies": backend.compiles_in_copies,
         "sequence": not _is_default(backend.sequence),
         "part": not _is_default(backend.part),
         "timed": not _is_default(backend.timed),

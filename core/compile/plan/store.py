@@ -19,8 +19,9 @@ from hashlib import sha256
 from typing import Any
 
 from proofgrad.core import settings
-from proofgrad.core.compile.machine.target import Backend, CompileError, Source
+from proofgrad.core.compile.machine.target import Backend, CompileError
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step
+from proofgrad.core.compile.plan.written_kernel import read_count, read_kernel, written_kernel
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtype_named
 from proofgrad.core.ir.shapes import Shape, elements
@@ -116,7 +117,7 @@ def _written(plan: Plan) -> dict[str, Any]:
         "inputs": plan.inputs,
         "made": [_info(info) for info in plan.made],
         "results": plan.results,
-        "kernels": [_kernel(by_id[key]) for key in kernels],
+        "kernels": [written_kernel(by_id[key]) for key in kernels],
         "steps": [
             [
                 None if step.kernel is None else kernels.index(id(step.kernel)),
@@ -139,31 +140,15 @@ def _info(info: BufferInfo) -> list[Any]:
     return [info.dtype.name, info.size, info.device]
 
 
-def _kernel(kernel: Kernel) -> dict[str, Any]:
-    source = kernel.source
-    return {
-        "language": source.language,
-        "entry": source.entry,
-        "text": source.text,
-        "params": [dtype.name for dtype in source.params],
-        "sizes": [source.global_size, source.thread_size, source.group_size],
-        "counts": [source.cost_flops, source.group_bytes, source.cost_instructions],
-        "own_bytes": source.own_bytes,
-        "slots": kernel.slots,
-        "size": kernel.size,
-        "variables": list(kernel.variables.items()),
-    }
-
-
 # -- reading ------------------------------------------------------------------------------------
 
 
 def _read(data: dict[str, Any], backend: Backend) -> Plan:
     """The plan. Raises: ValueError, TypeError, KeyError, IndexError for what is no plan."""
-    kernels = [_read_kernel(parts, backend) for parts in data["kernels"]]
+    kernels = [read_kernel(parts, backend, backend.compile) for parts in data["kernels"]]
     made = tuple([_read_info(parts) for parts in data["made"]])
     variables = tuple([(str(name), str(device)) for name, device in data["variables"]])
-    inputs = _count(data["inputs"])
+    inputs = read_count(data["inputs"])
     slots = inputs + len(made) + len(variables)
     steps = tuple([_read_step(parts, kernels, slots) for parts in data["steps"]])
     return Plan(
@@ -172,31 +157,9 @@ def _read(data: dict[str, Any], backend: Backend) -> Plan:
         _below(data["results"], slots),
         steps,
         {_below([slot], inputs)[0]: _read_info(info) for slot, info in data["reused"]},
-        _count(data["peak_bytes"]),
+        read_count(data["peak_bytes"]),
         variables,
     )
-
-
-def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
-    global_size, thread_size, group_size = parts["sizes"]
-    flops, group_bytes, instructions = parts["counts"]
-    source = Source(
-        str(parts["language"]),
-        str(parts["entry"]),
-        str(parts["text"]),
-        tuple([dtype_named(name) for name in parts["params"]]),
-        global_size if global_size is None else _count(global_size),
-        thread_size if thread_size is None else _count(thread_size),
-        group_size if group_size is None else _count(group_size),
-        _count(flops),
-        _count(group_bytes),
-        _count(instructions),
-        tuple([_count(own) for own in parts["own_bytes"]]),
-    )
-    slots = tuple([_count(slot) for slot in parts["slots"]])
-    variables = {_count(slot): str(name) for slot, name in parts["variables"]}
-    size = _count(parts["size"])
-    return Kernel(source, backend.compile(source), backend, slots, size, variables)
 
 
 def _read_step(parts: Sequence[Any], kernels: Sequence[Kernel], slots: int) -> Step:
@@ -205,27 +168,21 @@ def _read_step(parts: Sequence[Any], kernels: Sequence[Kernel], slots: int) -> S
     known = _below(used, slots)
     if len(known) != (2 if kernel is None else len(kernel.source.params)):
         raise ValueError(f"{len(known)} buffers for a step")
-    sizes = tuple([_count(size) for size in shape])
-    offsets = tuple([_count(offset) for offset in begins])
+    sizes = tuple([read_count(size) for size in shape])
+    offsets = tuple([read_count(offset) for offset in begins])
     if len(offsets) not in (0, len(known)):
         raise ValueError(f"{len(offsets)} offsets for {len(known)} buffers")
-    return Step(kernel, known, _below(free_after, slots), _count(nbytes), sizes, (), offsets)
+    return Step(kernel, known, _below(free_after, slots), read_count(nbytes), sizes, (), offsets)
 
 
 def _read_info(parts: Sequence[Any]) -> BufferInfo:
     name, size, device = parts
-    return BufferInfo(dtype_named(name), _count(size), str(device))
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no count")
-    return value
+    return BufferInfo(dtype_named(name), read_count(size), str(device))
 
 
 def _below(values: Sequence[Any], limit: int) -> tuple[int, ...]:
     """Numbers of slots. Raises: ValueError for one that there is not."""
-    numbers = tuple([_count(value) for value in values])
+    numbers = tuple([read_count(value) for value in values])
     if any(number >= limit for number in numbers):
         raise ValueError(f"{max(numbers)} is not below {limit}")
     return numbers
