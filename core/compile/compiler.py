@@ -7,15 +7,15 @@ Owns: plans (the launches that fill the roots of a graph), kernels, and their ca
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
+from proofgrad.core.compile.in_copies import copies_worth_it, make_in_copies
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
 from proofgrad.core.compile.lowering.parameters import slots_of, with_dense_slots, written_parameter
-from proofgrad.core.compile.machine.target import Backend, Binary, Source, Target
+from proofgrad.core.compile.machine.target import Backend, Source, Target
 from proofgrad.core.compile.nests.kernel_schedule import (
     Schedule,
     ScheduleError,
@@ -38,11 +38,10 @@ from proofgrad.core.compile.plan.background import Background
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.compile.plan.checks import KernelCheck, ValueCheck
 from proofgrad.core.compile.plan.collector import rare_collection
-from proofgrad.core.compile.plan.copies import Copies, may_be_copied
+from proofgrad.core.compile.plan.copies import may_be_copied
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.compile.plan.plan import Kernel, Plan
 from proofgrad.core.compile.plan.reuse import write_in_place
-from proofgrad.core.compile.plan.written_kernel import read_kernel, written_kernel
 from proofgrad.core.compile.planning import plan_of
 from proofgrad.core.compile.shown import show_kernel, stage_printer
 from proofgrad.core.compile.steps.loop_nest import StepRefused, Taken
@@ -61,14 +60,7 @@ if TYPE_CHECKING:
 # Far more than one program uses. What a loop makes anew in each step goes, and is read from the disk
 # if it is asked for again.
 MOST_PLANS = MOST_KERNELS = 4096
-# A copy of the process takes as long to make as some kernels, and gains little beyond a few of them.
-LEAST_KERNELS_OF_A_COPY = 12
-MOST_COPIES = 7
 _READ_BY_STAGES = settings.encoded(*settings.READ_BY_STAGES)
-
-
-# Kernels as plain values, each with the entry and the bytes of its binary; what was rewritten for them.
-_Made = tuple[list[tuple[dict[str, Any], str, bytes]], Counter[str], int]
 
 
 class Compiler:
@@ -204,64 +196,39 @@ class Compiler:
             return self._kernels_of(body, device, background, known)
 
         if background is not None and progress is not None:
-            self._make_in_copies(graph, kernels_of, known, progress)
+            self._make_in_copies(graph, known, progress)
         has_lines = settings.debug_level() > 0  # beside which one of progress is not seen
         plan, compiled = plan_of(graph, kernels_of, None if has_lines else progress)
         if (check := self.checks()) is not None:
             check.plan(passed, graph, plan, compiled)
         return plan
 
-    def _make_in_copies(
-        self,
-        graph: UOp,
-        kernels_of: Callable[[UOp, str], tuple[Kernel, ...]],
-        known: Known,
-        progress: Progress,
-    ) -> None:
-        """The kernels of a large graph, by this process and by copies of it on other cores."""
-        asked = dict.fromkeys([(call.src[0], call.arg.device) for call in graph.src])
-        tasks = [task for task in asked if self._may_be_made_in_copies(*task)][:MOST_KERNELS]
+    def _make_in_copies(self, graph: UOp, known: Known, progress: Progress) -> None:
+        """The kernels of a large graph, by this process and by copies of it, but where somebody looks on."""
+        looks = self._is_watched() or self.checks() is not None
+        looks = looks or self.library.journal.observe is not None
+        if looks or not settings.may_copy_process() or not may_be_copied():
+            return
+        calls = dict.fromkeys([(call.src[0], call.arg.device) for call in graph.src])
+        tasks = [call for call in calls if self._is_new(*call)][:MOST_KERNELS]
         cores = min([self._target(device).threads for _, device in tasks], default=1)
-        count = min(MOST_COPIES, cores - 1, len(tasks) // LEAST_KERNELS_OF_A_COPY)
-        journal = self.library.journal
-        is_seen = self._is_watched() or self.checks() is not None or journal.observe is not None
-        if count < 1 or is_seen or not settings.may_copy_process() or not may_be_copied():
+        count = copies_worth_it(len(tasks), cores)
+        if count == 0:
             return
 
-        def make(number: int) -> _Made:
-            body, device = tasks[number]
-            journal.applied.clear()  # of a copy, which tells what it adds
-            journal.unproven = 0
-            kernels = self._kernels_of(body, device, None, known)
-            binaries = [(kernel, kernel.binary) for kernel in kernels]
-            parts = [(written_kernel(kernel), b.entry, b.data) for kernel, b in binaries]
-            return parts, Counter(journal.applied), journal.unproven
+        def kernels_of(body: UOp, device: str) -> tuple[Kernel, ...]:
+            return self._kernels_of(body, device, None, known)
 
-        with Copies(len(tasks), count, make) as copies:
-            for done, number in enumerate(copies.left()):
-                progress.done(done)
-                kernels_of(*tasks[number])
-            for number, made in copies.made.items():
-                self._take(*tasks[number], made)
+        journal = self.library.journal
+        made = make_in_copies(tasks, count, kernels_of, self._backend, journal, progress.done)
+        for task, kernels in made.items():
+            self._kernels.by_body[self._key(*task)] = kernels
 
-    def _may_be_made_in_copies(self, body: UOp, device: str) -> bool:
-        is_new = (
-            body.src[0].op is not Ops.COPY and self._key(body, device) not in self._kernels.by_body
-        )
-        return is_new and self._backend(device).compiles_in_copies
-
-    def _take(self, body: UOp, device: str, made: _Made) -> None:
-        """What a copy of the process has made is what this one knows."""
-        kernels, applied, unproven = made
-        backend = self._backend(device)
-        self._kernels.by_body[self._key(body, device)] = tuple(
-            [
-                read_kernel(parts, backend, functools.partial(Binary, entry, data))
-                for parts, entry, data in kernels
-            ]
-        )
-        self.library.journal.applied.update(applied)
-        self.library.journal.unproven += unproven
+    def _is_new(self, body: UOp, device: str) -> bool:
+        """Whether kernels are to be made that copies of the process can make."""
+        is_copy, key = body.src[0].op is Ops.COPY, self._key(body, device)
+        may = self._backend(device).compiles_in_copies
+        return may and not is_copy and key not in self._kernels.by_body
 
     def checks(self) -> ValueCheck | None:
         """What compares values, if CHECK=1 or PROVE=1 asks for it."""
