@@ -1,4 +1,4 @@
-"""Kernels' texts compiled by another thread, while this one makes the next ones.
+"""Kernels' texts compiled by another thread, while this one makes the next ones, where no copies of the process do (copies.py).
 
 Owns: that thread, waiting for it, its errors. Does not own: what is compiled (compiler.py).
 
