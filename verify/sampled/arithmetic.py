@@ -200,15 +200,61 @@ def _fma(dtype: DType, x: Values, y: Values, z: Values) -> Values:
     Source: Boldo and Melquiond, "Emulation of FMA", 2008.
     """
     if dtype is dtypes.float64:
-        return _one_by_one(Ops.FMA, dtype, (x, y, z), (dtype,) * 3)
+        return _fma_of_doubles(x, y, z)
     product, z = x.astype(numpy.float64) * y.astype(numpy.float64), z.astype(numpy.float64)
-    total = product + z
-    part = total - product
-    error = (product - (total - part)) + (z - part)
+    return cast(_sum_to_odd(product, z), dtypes.float64, dtype)
+
+
+# Products of doubles within these bounds have an error that is a double, and so have their sums with what is no larger.
+_LEAST_PRODUCT, _LARGEST = 2.0**-900, 2.0**990
+
+
+def _fma_of_doubles(x: Values, y: Values, z: Values) -> Values:
+    """The product as two doubles; their sum with z in three, of which the last two are rounded to odd.
+
+    Where a product or sum would leave the range, by the reference. Source: Boldo and Melquiond, 2008; Dekker, 1971.
+    """
+    shape = _shape_together([numpy.shape(each) for each in (x, y, z)])
+    x, y, z = [numpy.broadcast_to(each, shape) for each in (x, y, z)]
+    product = x * y
+    inside = (numpy.abs(product) > _LEAST_PRODUCT) & (numpy.abs(product) < _LARGEST)
+    for each in (x, y, z):
+        inside &= numpy.abs(each) < _LARGEST
+    (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
+    error = x_low * y_low - (((product - x_high * y_high) - x_low * y_high) - x_high * y_low)
+    low, lowest = _sum_and_error(z, error)
+    high, low = _sum_and_error(product, low)
+    # Nothing is rounded in a product with 0; one with an infinity or NaN, or a sum with a NaN, says what it is.
+    plain = (x == 0) | (y == 0) | numpy.isnan(z) | ~numpy.isfinite(x) | ~numpy.isfinite(y)
+    found = numpy.where(inside, high + _sum_to_odd(low, lowest), product + z)
+    if not (known := inside | plain).all():
+        found[~known] = _one_by_one(
+            Ops.FMA, dtypes.float64, [each[~known] for each in (x, y, z)], (dtypes.float64,) * 3
+        )
+    return found
+
+
+def _halves(x: Values) -> tuple[Values, Values]:
+    """A double as two of 26 bits."""
+    most = x * float((1 << 27) + 1)
+    high = most - (most - x)
+    return high, x - high
+
+
+def _sum_and_error(x: Values, y: Values) -> tuple[Values, Values]:
+    """A sum of doubles, and what its rounding misses."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _sum_to_odd(x: Values, y: Values) -> Values:
+    """A sum of doubles: exact, or the one of its two neighbours whose last bit is 1."""
+    total, error = _sum_and_error(x, y)
     is_even = numpy.asarray(total).view(numpy.int64) % 2 == 0
     odd = numpy.nextafter(total, numpy.where(error > 0, numpy.inf, -numpy.inf))
     off = numpy.isfinite(total) & (error != 0) & is_even
-    return cast(numpy.where(off, odd, total), dtypes.float64, dtype)
+    return numpy.where(off, odd, total)
 
 
 def _mulacc(dtype: DType, x: Values, y: Values, z: Values) -> Values:

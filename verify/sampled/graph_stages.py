@@ -18,6 +18,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.sampled.arithmetic import Values
 from proofgrad.verify.sampled.freedom import Estimate
+from proofgrad.verify.sampled.inputs import PRIME, rows_of_corners
 from proofgrad.verify.sampled.launch_plan import PlanError
 from proofgrad.verify.sampled.tensor import (
     Budget,
@@ -25,12 +26,14 @@ from proofgrad.verify.sampled.tensor import (
     OverBudgetError,
     TensorElements,
     flat_elements,
+    reads_of,
+    values_of_one,
 )
 
 # Of more elements so many are followed, drawn at random; with PROVE=1 all of them, so many at a time.
 FOLLOWED, AT_ONCE = 4096, 1 << 20
-# Elements of each root that are compared.
-POINTS = 3
+# Elements of each root that are compared, and about so many values are computed of one more in which corners meet.
+POINTS, OF_CORNERS = 3, 20_000
 # This part of what may be computed for a root is little.
 SMALL = 8
 _CUTS = frozenset({Ops.REDUCE_AXIS, Ops.CONTIGUOUS})
@@ -180,16 +183,20 @@ def _after(node: UOp, source: UOp, which: Values, positions: Values) -> tuple[Va
 # -- graphs that rules have rewritten ---------------------------------------------------------------
 
 
-def compare_graphs(before: UOp, after: UOp, draw: Draw, kinds: int, most_values: int) -> int:
+def compare_graphs(before: UOp, after: UOp, draw: Draw, most_values: int) -> int:
     """How many elements of roots were compared. Raises: PlanError, OverBudgetError.
 
     What both graphs hold may be any value: nodes that they share are leaves, where that is enough.
     """
     known = toposort((before,))
     shared = set(known).intersection(toposort((after,)))
-    leaves = {n: k for k, n in enumerate(known) if n.op is Ops.BUFFER}
-    cut = {n: k for k, n in enumerate(known) if n in leaves or (n in shared and n.op in _CUTS)}
-    compare = _Comparison(leaves, cut, draw, kinds)
+    memory = [n for n in known if n.op is Ops.BUFFER]
+    results = [n for n in known if n in shared and n.op in _CUTS]
+    leaves = {n: k for k, n in enumerate(memory)}
+    cut = leaves | {n: len(memory) + k for k, n in enumerate(results)}
+    affordable = OF_CORNERS // max(values_of_one(known), values_of_one(toposort((after,))))
+    corners = rows_of_corners(*reads_of(known, leaves), affordable)[: PRIME**2]
+    compare = _Comparison(leaves, cut, draw, numpy.append(numpy.arange(POINTS), corners))
     points, in_places = 0, True
     for number, (old, new) in enumerate(zip(before.src, after.src)):
         if old is new or not prod(old.shape):
@@ -217,7 +224,7 @@ class _Comparison:
     leaves: dict[UOp, int]  # memory
     cut: dict[UOp, int]  # and what both graphs hold
     draw: Draw
-    kinds: int
+    kind: Values  # of the memory that each element sees
     _same: dict[tuple[UOp, UOp], int | None] = field(default_factory=dict)
     _positions: dict[tuple[int, ...], Index] = field(
         default_factory=dict
@@ -264,19 +271,20 @@ class _Comparison:
             return 0
         if old.shape not in self._positions:
             where = numpy.random.default_rng(size).integers(0, size, POINTS)
+            where = numpy.append(where, numpy.repeat(where[:1], len(self.kind) - POINTS))
             self._positions[old.shape] = flat_elements(old.shape, where)
         elements, index = self._elements(leaves), self._positions[old.shape]
         elements.budget = budget
         one, other = elements.at(old, index), elements.at(new, index)
         one = one.less_sure(other)
         agrees = one.agrees(other.values, old.dtype)
-        return int(numpy.broadcast_to(one.is_known(), POINTS).sum()) if agrees.all() else None
+        return int(numpy.broadcast_to(one.is_known(), len(self.kind)).sum()) if agrees.all() else None
 
     def _elements(self, leaves: dict[UOp, int]) -> TensorElements:
         """One for all nodes: both graphs hold most of them, and at the same positions."""
         is_cut = leaves is self.cut
         if is_cut not in self._known:
-            kind, draw = numpy.arange(POINTS) % self.kinds, self.draw
+            kind, draw = self.kind, self.draw
 
             def read(node: UOp, index: Values) -> Estimate:
                 return Estimate(draw(leaves[node], node.dtype, numpy.asarray(index), kind))

@@ -8,6 +8,12 @@ infinities, NaN, -0.0, denormals and the ends of a type, or these alone, for wor
 many is the largest or the smallest; they are near 0, so that exp2 of a sum of their products stays in its range; and numbers of all
 sizes of which products stay in range, for functions that take large ones, or small ones, in another way. Integers, which may be indices, are small and
 sometimes below 0 or far too large.
+
+And there are rows of corners, numbered from KINDS on: in each, all of a memory holds one corner of its type. The corner of memory s in row
+a + b p + c p**2 is the one of number a + b s + c s**2 modulo the prime p. So p rows give a memory every corner, p**2 rows give two memories
+every pair, and p**3 rows give three every triple: a line, or a parabola, has one course through so many points. As many rows follow in which s is drawn
+for each element of a memory, where one memory is read at several positions.
+Source: Bush, "Orthogonal arrays of index unity", 1952.
 """
 
 from __future__ import annotations
@@ -29,6 +35,8 @@ _NEAR = 0.125  # what is near 0 is a multiple of this; products and sums of such
 _BITS = 12
 _COUNT = 1 << _BITS  # values of each kind
 _MULTIPLIER = numpy.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
+PRIME = 17  # corners of a type
+_TOGETHER = 3  # reads whose corners meet in every way, if there are as many rows
 _HALF, _SHIFT = numpy.uint64(29), numpy.uint64(64 - _BITS)
 
 
@@ -40,15 +48,48 @@ def element(slot: int, dtype: DType, index: Values, kind: Values, seed: int) -> 
     mixed ^= mixed >> _HALF
     mixed *= _MULTIPLIER
     mixed >>= _SHIFT
-    return _table(dtype).take((kind << _BITS) + mixed.view(numpy.int64))
+    drawn = mixed.view(numpy.int64)
+    where = (kind << _BITS) + drawn
+    if (row := kind - KINDS).max(initial=-1) >= 0:
+        corner = (KINDS << _BITS) + _corner_of(slot, row, drawn)
+        where = numpy.where(row < 0, where, corner)
+    return _table(dtype).take(where)
+
+
+def rows_of_corners(memories: int, reads: int, most: int) -> Values:
+    """The kinds of memory in which the corners that are read meet in every way: of as many reads as `most` rows allow."""
+    together = max([k for k in range(_TOGETHER) if k <= reads and PRIME**k <= most])
+    rows = PRIME**together if reads else 0
+    if reads > together == _TOGETHER - 1:  # some of the triples
+        rows *= min(PRIME, most // rows)
+    apart = reads > memories  # some memory is read at several positions
+    return KINDS + apart * PRIME**_TOGETHER + numpy.arange(rows)
+
+
+def _corner_of(slot: int, row: Values, drawn: Values) -> Values:
+    """The number of the corner that an element holds in a row, of whose memory and index `drawn` was drawn."""
+    by_memory = PRIME**_TOGETHER
+    s = numpy.where(row < by_memory, slot % PRIME, drawn % PRIME)
+    squares, rest = numpy.divmod(row % by_memory, PRIME * PRIME)
+    return (rest + rest // PRIME * s + squares * (s * s)) % PRIME
 
 
 @functools.lru_cache(maxsize=64)
 def _table(dtype: DType) -> Any:
-    """`_COUNT` values of each kind, one kind after the other."""
+    """`_COUNT` values of each kind, one kind after the other, and the corners behind them."""
     draw = numpy.random.default_rng(dtype.bits * 31 + dtype.priority)
     rows = [_row(dtype, kind, draw) for kind in range(KINDS)]
-    return numpy.concatenate(rows)
+    return numpy.concatenate([*rows, _corners(dtype)])
+
+
+def _corners(dtype: DType) -> Values:
+    """`PRIME` values of a type, no two alike where it has so many."""
+    if dtype.is_bool:
+        return numpy.arange(PRIME) % 2 > 0
+    if not (dtype.is_float or dtype.is_code):
+        return numpy.array(_integer_corners(dtype), kept_as(dtype))
+    with numpy.errstate(all="ignore"):
+        return cast(numpy.array(_float_corners(dtype)), dtypes.float64, dtype)
 
 
 def _row(dtype: DType, kind: int, draw: Any) -> Values:
@@ -62,7 +103,7 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
     elif kind == MIXED:
         row = draw.integers(0, min(64, (dtype.hi or 64) + 1), _COUNT).astype(kept_as(dtype))
     elif kind in (CORNERS, ENDS):
-        corners = _float_corners(dtype) if is_float else _integer_corners(dtype)
+        corners = _float_ends(dtype) if is_float else _integer_corners(dtype)
         share = 8 if kind == CORNERS else 1
         positions = draw.choice(_COUNT, _COUNT // share, replace=False)
         row[positions] = numpy.array(corners, row.dtype)[
@@ -82,13 +123,24 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
 
 
 def _float_corners(dtype: DType) -> list[float]:
+    """Numbers that are their own inverse, whole and odd, whole and even, between, and those where the range ends."""
     most, least = largest(dtype), 2.0 ** (2 - (1 << dtypes.finfo(dtype)[0] - 1))  # least normal
-    fraction = dtypes.finfo(dtype)[1]
-    small = [float(from_bits(bits, dtype)) for bits in (1, 2, (1 << fraction) - 1)]
+    tiny = float(from_bits(1, dtype))
     special = [0.0, -0.0, math.inf, -math.inf, math.nan]
-    return [*special, *small, -small[0], least, -least, 0.5, -1.0, most, -most, 1e4]
+    return [*special, 1.0, -1.0, 3.0, -3.0, 2.0, 0.5, -1.5, tiny, -tiny, least, most, -most]
+
+
+def _float_ends(dtype: DType) -> list[float]:
+    """And others that are rare: denormal numbers of several bits, an argument of sines that is far out."""
+    fraction = dtypes.finfo(dtype)[1]
+    small = [float(from_bits(bits, dtype)) for bits in (2, (1 << fraction) - 1)]
+    return [*_float_corners(dtype), *small, 1e4]
 
 
 def _integer_corners(dtype: DType) -> list[int]:
+    """The ends of a type, what is near 0, the ends of shifts, and numbers between; so many, no two alike."""
     assert dtype.lo is not None and dtype.hi is not None
-    return [dtype.lo, dtype.lo + 1, -1 if dtype.lo else 0, dtype.hi, dtype.hi - 1, 100, 127]
+    ends = [dtype.lo, dtype.lo + 1, dtype.hi - 1, dtype.hi]
+    near = [0, 1, 2, 3, 7, 100, 1 << dtype.bits // 2, dtype.bits - 1, dtype.bits]
+    others = [-1, -2, -3, -100] if dtype.lo else [dtype.hi // 2, dtype.hi // 2 + 1]
+    return list(dict.fromkeys([*ends, *near, *others, *range(PRIME)]))[:PRIME]

@@ -27,14 +27,13 @@ from proofgrad.core.compile.passes.stages import GraphTactic, Stage
 from proofgrad.core.compile.plan.plan import TOLD, BufferInfo, Kernel, Plan, Step
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import PARAM
-from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.arena import Arena
 from proofgrad.core.tensor.runtime.launches import Launches
 from proofgrad.verify.sampled.arithmetic import Values
 from proofgrad.verify.sampled.freedom import Estimate
 from proofgrad.verify.sampled.graph_stages import check_parts, compare_graphs
-from proofgrad.verify.sampled.inputs import KINDS, WHOLE, element
+from proofgrad.verify.sampled.inputs import KINDS, WHOLE, element, rows_of_corners
 from proofgrad.verify.sampled.launch_memory import (
     Followed,
     check_fixed,
@@ -48,8 +47,15 @@ from proofgrad.verify.sampled.launch_memory import (
 from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_plan
 from proofgrad.verify.sampled.nesting import NotReadable
 from proofgrad.verify.sampled.one_writer import check_writers
-from proofgrad.verify.sampled.parts import Drawn, Part, Reader
-from proofgrad.verify.sampled.tensor import Budget, OverBudgetError, TensorElements, flat_elements
+from proofgrad.verify.sampled.parts import NO_ROWS, Drawn, Part, Reader
+from proofgrad.verify.sampled.tensor import (
+    Budget,
+    OverBudgetError,
+    TensorElements,
+    flat_elements,
+    reads_of,
+    values_of_one,
+)
 from proofgrad.verify.sampled.values import at_values, some_assignments, variables_of
 
 # Elements of a kernel: of iterations, and of elements that an iteration is looked for. Fewer where they cost too much.
@@ -64,7 +70,6 @@ FEWEST = 9
 NEAR = 5
 # And so many for each root of a graph that rules have rewritten, and for each of its nodes.
 MOST_OF_GRAPH, MOST_OF_NODE = 40_000, 6_000
-_REDUCE_AXIS = Ops.REDUCE_AXIS
 
 
 class CheckError(RuntimeError):
@@ -102,6 +107,8 @@ class Iterations:
         self._next = seed * 7919 % len(_drawn())
 
     def _take(self, count: int) -> Values:
+        if count > len(_drawn()):
+            return numpy.resize(_drawn(), count)
         if self._next + count > len(_drawn()):
             self._next = 0
         self._next += count
@@ -269,7 +276,7 @@ class ValueChecker:
                 most = MOST_OF_GRAPH + MOST_OF_NODE * (
                     len(toposort((before,))) + len(toposort((after,)))
                 )
-                self.total.points += compare_graphs(before, after, _draw, KINDS, most)
+                self.total.points += compare_graphs(before, after, _draw, most)
         except OverBudgetError:
             self.total.not_checked["a graph before rules and after: too much to compute"] += 1
 
@@ -316,16 +323,25 @@ class ValueChecker:
             raise NotReadable(
                 f"{last.size} elements of {last.dtype} are written, {size} of {value.dtype} are asked for"
             )
-        each = _values_of_one(nodes)
+        each = values_of_one(nodes)
         affordable = USUAL_VALUES // (3 * each)
         if affordable >= ITERATIONS + ELEMENTS:
             at_ends = AT_ENDS if affordable >= ITERATIONS + AT_ENDS + ELEMENTS else 0
-            return self._compared(name, body, parts, ITERATIONS + at_ends, ELEMENTS)
+            memories = {node for node in nodes if node.op is PARAM}
+            most = affordable - ITERATIONS - AT_ENDS - ELEMENTS
+            corners = rows_of_corners(*reads_of(nodes, memories), most)
+            return self._compared(name, body, parts, ITERATIONS + at_ends, ELEMENTS, corners)
         few = max(1, affordable, min(FEWEST, self._most_values // (6 * each)))
         return self._compared(name, body, parts, few - few // 3, few // 3)
 
     def _compared(
-        self, name: str, body: UOp, parts: Sequence[Part], iterations: int, elements: int
+        self,
+        name: str,
+        body: UOp,
+        parts: Sequence[Part],
+        iterations: int,
+        elements: int,
+        corners: Values = NO_ROWS,
     ) -> int:
         budget = Budget(self._most_values)
         with closing(Reader(_draw, budget)) as reader:
@@ -333,7 +349,7 @@ class ValueChecker:
                 check_writers(reader, part)
             last = parts[-1]
             draw = Iterations(len(last.linear.src) + last.size)
-            where, values, kind = reader.sample(last, iterations, elements, draw, KINDS)
+            where, values, kind = reader.sample(last, iterations, elements, draw, KINDS, corners)
             if last.size and not len(where):  # the masks of all iterations are false
                 elements = max(1, elements)
             if last.combines and elements and last.size * elements <= MOST_OF_GRAPH:
@@ -371,22 +387,6 @@ def expected_elements(body: UOp, where: Values, kind: Values, budget: Budget) ->
         return Estimate(_draw(node.arg[0], node.dtype, index, seen))
 
     return TensorElements(read, budget).at(value, flat_elements(value.shape, where))
-
-
-def _values_of_one(nodes: Sequence[UOp]) -> int:
-    """About how many values one element of a body is made of; its nodes are given, sources first."""
-    times: dict[UOp, int] = dict.fromkeys(nodes, 1)
-    total = 0
-    for node in reversed(nodes):
-        here = times[node]
-        total += here
-        if node.op is _REDUCE_AXIS:
-            here *= prod([node.src[0].shape[axis] for axis in node.arg[1]])
-        if here > 1:
-            for source in node.src:
-                if times[source] < here:
-                    times[source] = here
-    return total
 
 
 def _draw(number: int, dtype: DType, index: Values, kind: Values) -> Values:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.sampled.arithmetic import Values, kept_as
+from proofgrad.verify.sampled.inputs import PRIME
 from proofgrad.verify.sampled.linear import Frame, Key, constants_of, of_points
 from proofgrad.verify.sampled.nesting import Nesting, NotReadable
 from proofgrad.verify.sampled.taken import Taken, Term, nodes_above, taken_in
@@ -28,6 +29,7 @@ from proofgrad.verify.sampled.writers import Found, Search, Stores, do_run
 
 # How often a sample of a kernel sees each kind of memory before it sees the last, the ends of types, alone.
 ROUNDS = 3
+NO_ROWS = numpy.zeros(0, numpy.int64)  # of corners
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +295,12 @@ class Reader:
     # -- samples ----------------------------------------------------------------------------------
 
     def sample(
-        self, part: Part, points: int, elements: int, draw: Any, kinds: int
+        self, part: Part, points: int, elements: int, draw: Any, kinds: int, corners: Values = NO_ROWS
     ) -> tuple[Values, Values, Values]:
         """Random iterations of some stores, and those that write random elements.
 
-        Gives the elements that they write, as what, and which kind of memory each sees.
+        `corners`: kinds of memory for more iterations, which write elements. Gives the elements that are written, as what,
+        and which kind of memory each iteration sees.
         """
         stores = list(part.nests)
         found: list[Found] = []
@@ -324,11 +327,21 @@ class Reader:
         for store in dict.fromkeys((*chosen, *[each.store for each in found])):
             key = store if part.combines or part.reads_own else part.nests[store]
             together.setdefault(key, []).append(store)
-        for group in together.values():
+        for number, group in enumerate(together.values()):
             share = len(together) * len(group) if elements else min(len(stores), 2)
             count = max(1, points // share) if not set(group).isdisjoint(chosen) else 0
-            its = [each for each in found if each.store in group]
-            every += self._sampled(part, group, count, draw, kinds, its)
+            kind = numpy.arange(count)
+            kind = numpy.where(kind < ROUNDS * kinds, kind % kinds, kinds - 1)
+            its = [(each, each.frame.kind[each.points]) for each in found if each.store in group]
+            if its and len(mine := corners[number :: len(together)]):
+                first = its[0][0]
+                points = first.points[numpy.arange(len(mine)) // PRIME**2 % len(first.points)]
+                again = [(replace(first, points=points), mine)]
+                if len(group) == 1:
+                    its += again
+                else:
+                    every += self._sampled(part, [first.store], kind[:0], draw, again)
+            every += self._sampled(part, group, kind, draw, its)
         if as_it_was is not None:
             every.append((where[rows], of_points(as_it_was, len(rows)), kind[rows]))
         where, values, kind = [numpy.concatenate(parts) for parts in zip(*every)]
@@ -338,12 +351,11 @@ class Reader:
         self,
         part: Part,
         stores: Sequence[UOp],
-        count: int,
+        kind: Values,
         draw: Any,
-        kinds: int,
-        found: Sequence[Found],
+        found: Sequence[tuple[Found, Values]],
     ) -> list[tuple[Values, Values, Values]]:
-        """Stores in the same loops, in so many random iterations and in those that were found.
+        """Stores in the same loops, in a random iteration for each kind of memory and in those that were found, with theirs.
 
         Gives for each the elements that it writes, as what, and which kind of memory each sees.
         """
@@ -351,14 +363,13 @@ class Reader:
         if not do_run(nest):
             none = numpy.zeros(0, numpy.int64)
             return [(none, numpy.zeros(0, kept_as(part.dtype)), none)]
+        count = len(kind)
         drawn = draw.loops(nest, count)
         bound = {
-            loop: numpy.concatenate([drawn[loop], *[each.counter(loop) for each in found]])
+            loop: numpy.concatenate([drawn[loop], *[each.counter(loop) for each, _ in found]])
             for loop in nest
         }
-        numbers = numpy.arange(count)
-        kind = numpy.where(numbers < ROUNDS * kinds, numbers % kinds, kinds - 1)
-        kind = numpy.concatenate([kind, *[each.frame.kind[each.points] for each in found]])
+        kind = numpy.concatenate([kind, *[its for _, its in found]])
         frame = self.frame(part, kind, bound)
         lane_of: dict[int, Values | None] = {1: None}
         every = []
@@ -366,7 +377,7 @@ class Reader:
             lanes = store.src[1].dtype.lanes
             if lanes not in lane_of:
                 lane, first = draw.integers(0, lanes, len(kind)), count
-                for each in found:
+                for each, _ in found:
                     its = each.lanes()
                     end = first + len(each.points)
                     lane[first:end] = lane[first:end] if its is None else its % lanes

@@ -10,7 +10,7 @@ counts the samples; each reduction below the other adds an axis in front.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from proofgrad.core.ir.op_names import RESHAPE
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import row_major_strides
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.sampled.arithmetic import Values, constant, kept_as
@@ -266,3 +266,31 @@ def _unflattened(position: Any, shape: Sequence[int]) -> Index:
 def flat_elements(shape: Sequence[int], position: Values) -> Index:
     """The index of each row-major position."""
     return _unflattened(position, shape)
+
+
+def values_of_one(nodes: Sequence[UOp]) -> int:
+    """About how many values one element of a graph is made of; its nodes are given, sources first."""
+    times: dict[UOp, int] = dict.fromkeys(nodes, 1)
+    total = 0
+    for node in reversed(nodes):
+        here = times[node]
+        total += here
+        if node.op is Ops.REDUCE_AXIS:
+            here *= prod([node.src[0].shape[axis] for axis in node.arg[1]])
+        if here > 1:
+            for source in node.src:
+                if times[source] < here:
+                    times[source] = here
+    return total
+
+
+def reads_of(nodes: Sequence[UOp], memories: Collection[UOp]) -> tuple[int, int]:
+    """How many memories a graph reads, and how many views of them; its nodes are given, sources first."""
+    views = set(memories)
+    used: set[UOp] = set()
+    for node in nodes:
+        if node.op in MOVEMENT and node.src[0] in views:
+            views.add(node)
+        else:
+            used.update(views.intersection(node.src))
+    return len(memories), len(used)
