@@ -233,16 +233,17 @@ def _root(_: DType, __: Values, x: Sequence[Values], e: Sequence[Values]) -> Val
     return numpy.where((e[0] > 0) & (wide - e[0] < 0), numpy.inf, found)
 
 
-def _function(dtype: DType, value: Values) -> Values:
-    exact = ~numpy.isfinite(value)
+def _function(dtype: DType, value: Values, is_exact: Values) -> Values:
+    """Of a function that is approximated; `is_exact`: where it is not, as docs/numerics.md promises, signs of zeros too."""
     bound = FUNCTION_ULP * (unit(dtype) * numpy.abs(_wide(value)) + smallest(dtype))
-    return numpy.where(exact, 0.0, bound)
+    return numpy.where(is_exact | ~numpy.isfinite(value), 0.0, bound)
 
 
 def _power(base: Callable[[Values], Values]) -> Callable[..., Values]:
-    def off(dtype: DType, value: Values, _: Sequence[Values], e: Sequence[Values]) -> Values:
+    def off(dtype: DType, value: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
         grown = numpy.abs(_wide(value)) * (base(e[0]) - 1.0)
-        return numpy.where(e[0] > 0, grown, 0.0) + _function(dtype, value)
+        is_exact = (x[0] == 0) | numpy.isinf(x[0])
+        return numpy.where(e[0] > 0, grown, 0.0) + _function(dtype, value, is_exact)
 
     return off
 
@@ -251,17 +252,21 @@ def _logarithm(dtype: DType, value: Values, x: Sequence[Values], e: Sequence[Val
     below = _wide(x[0]) - e[0]
     found = e[0] / below * 1.4427
     unsure = (e[0] > 0) & (below <= _wide(x[0]) / 2)
+    is_power_of_two = numpy.frexp(_wide(x[0]))[0] == 0.5
     return numpy.where(unsure, numpy.inf, numpy.where(e[0] > 0, found, 0.0)) + _function(
-        dtype, value
+        dtype, value, is_power_of_two
     )
 
 
 def _sine(dtype: DType, value: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
-    return numpy.minimum(e[0], 2.0) + _function(dtype, value)
+    return numpy.minimum(e[0], 2.0) + _function(dtype, value, x[0] == 0)
 
 
 def _any_power(dtype: DType, value: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
-    return numpy.where(e[0] + e[1] > 0, numpy.inf, 0.0) + _function(dtype, value)
+    base, exponent = x
+    is_exact = (base == 0) | (numpy.abs(base) == 1) | numpy.isinf(base)
+    is_exact = is_exact | (exponent == 0) | numpy.isinf(exponent)
+    return numpy.where(e[0] + e[1] > 0, numpy.inf, 0.0) + _function(dtype, value, is_exact)
 
 
 def _to_tf32(_: DType, __: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:

@@ -278,7 +278,9 @@ class _Comparison:
         one, other = elements.at(old, index), elements.at(new, index)
         one = one.less_sure(other)
         agrees = one.agrees(other.values, old.dtype)
-        return int(numpy.broadcast_to(one.is_known(), len(self.kind)).sum()) if agrees.all() else None
+        return (
+            int(numpy.broadcast_to(one.is_known(), len(self.kind)).sum()) if agrees.all() else None
+        )
 
     def _elements(self, leaves: dict[UOp, int]) -> TensorElements:
         """One for all nodes: both graphs hold most of them, and at the same positions."""

@@ -58,8 +58,8 @@ def element(slot: int, dtype: DType, index: Values, kind: Values, seed: int) -> 
 
 def rows_of_corners(memories: int, reads: int, most: int) -> Values:
     """The kinds of memory in which the corners that are read meet in every way: of as many reads as `most` rows allow."""
-    together = max([k for k in range(_TOGETHER) if k <= reads and PRIME**k <= most])
-    rows = PRIME**together if reads else 0
+    together = sum([k <= reads and PRIME**k <= most for k in range(1, _TOGETHER)])
+    rows = PRIME**together if together else 0
     if reads > together == _TOGETHER - 1:  # some of the triples
         rows *= min(PRIME, most // rows)
     apart = reads > memories  # some memory is read at several positions

@@ -295,7 +295,13 @@ class Reader:
     # -- samples ----------------------------------------------------------------------------------
 
     def sample(
-        self, part: Part, points: int, elements: int, draw: Any, kinds: int, corners: Values = NO_ROWS
+        self,
+        part: Part,
+        points: int,
+        elements: int,
+        draw: Any,
+        kinds: int,
+        corners: Values = NO_ROWS,
     ) -> tuple[Values, Values, Values]:
         """Random iterations of some stores, and those that write random elements.
 
