@@ -38,7 +38,7 @@ MEANING: dict[str, str] = {
     "TRANSCENDENTAL": "0: exp2 and log2 of float32 by the machine's own instruction, where it has one (CUDA); not the same bits everywhere",
     "ALLOW_TF32": "1: factors of products of float32 are rounded to 11 binary digits, as matrix units take them (CUDA); not exact to the bit",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
-    "CHECK": "1: compare each compiled kernel with its tensor graph at sampled elements",
+    "CHECK": "1: compare each compiled kernel with its tensor graph at sampled elements; 2: run it, too, on drawn memory",
     "SPEC": "1: check the form after every stage",
     "PLANS": "0: no plans from the disk and none kept there; each process rewrites its graphs",
     "PARALLEL": "0: the kernels of a large graph are made by this process alone, not by copies of it on other cores as well",
@@ -250,6 +250,11 @@ def proves_kernels() -> bool:
 def checks_values() -> bool:
     """Whether kernels are compared with their graphs at sampled elements; PROVE=1 does so too."""
     return number("CHECK") > 0 or proves_kernels()
+
+
+def runs_kernels() -> bool:
+    """Whether each kernel that is compared is run, too, on drawn memory: CHECK=2."""
+    return number("CHECK") > 1
 
 
 def keeps_plans() -> bool:

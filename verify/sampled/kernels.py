@@ -30,10 +30,11 @@ from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.arena import Arena
 from proofgrad.core.tensor.runtime.launches import Launches
+from proofgrad.verify.sampled import launched
 from proofgrad.verify.sampled.arithmetic import Values
 from proofgrad.verify.sampled.freedom import Estimate
 from proofgrad.verify.sampled.graph_stages import check_parts, compare_graphs
-from proofgrad.verify.sampled.inputs import KINDS, WHOLE, element, rows_of_corners
+from proofgrad.verify.sampled.inputs import ENDS, KINDS, MIXED, WHOLE, element, rows_of_corners
 from proofgrad.verify.sampled.launch_memory import (
     Followed,
     check_fixed,
@@ -66,6 +67,8 @@ AT_ENDS = 64
 USUAL_VALUES, MOST_VALUES = 80_000, 1_600_000
 # Elements of a kernel that are compared though they cost more than usual.
 FEWEST = 9
+# Elements of a result that are compared where a kernel is run.
+RUN = 512
 # Whole numbers that are drawn for memory are smaller than this.
 NEAR = 5
 # And so many for each root of a graph that rules have rewritten, and for each of its nodes.
@@ -87,6 +90,7 @@ class Checked:
     kernels: int = 0
     points: int = 0
     plans: int = 0
+    runs: int = 0  # of kernels, on drawn memory
     not_checked: Counter[str] = field(default_factory=Counter)  # kernels, by reason
     seconds: float = 0.0
 
@@ -95,7 +99,8 @@ class Checked:
             [f"; {n} not checked: {why}" for why, n in sorted(self.not_checked.items())]
         )
         return (
-            f"{self.kernels:,} kernels at {self.points:,} points, {self.plans:,} plans in"
+            f"{self.kernels:,} kernels at {self.points:,} points, {self.plans:,} plans"
+            f"{f', {self.runs:,} runs' if self.runs else ''} in"
             f" {self.seconds * 1e3:,.0f} ms{skipped}"
         )
 
@@ -154,6 +159,8 @@ class ValueChecker:
             reason = _not_covered(kernels)
             with numpy.errstate(all="ignore"):
                 points = 0 if reason else self._points(body, kernels)
+                if settings.runs_kernels() and not reason:
+                    self._run(body, kernels)
         except NotReadable as error:
             raise CheckError(name, "Linear", str(error)) from None
         except OverBudgetError:
@@ -298,6 +305,27 @@ class ValueChecker:
             points += self._points_of_numbers(nodes, name, with_numbers, slots, True)
         return points
 
+    def _run(self, body: UOp, kernels: Sequence[Kernel]) -> None:
+        """Run kernels on drawn memory, and compare some of what they leave. Raises: CheckError."""
+        nodes = toposort((body,))
+        linear = [k.source.program for k in kernels if k.source.program is not None]
+        parts = _parts(nodes, linear, [kernel.slots for kernel in kernels])
+        if variables_of([body, *linear]):
+            self.total.not_checked["not run: a kernel of variable size"] += 1
+        elif not launched.is_small(nodes, parts):
+            self.total.not_checked["not run: much memory"] += 1
+        elif size := prod(body.src[0].shape):
+            affordable = USUAL_VALUES // (3 * values_of_one(nodes))
+            where = Iterations(size).integers(0, size, min(RUN, max(1, affordable)))
+            where = numpy.unique(numpy.append(where, [0, size - 1]))
+            for kind in (MIXED, ENDS):
+                found = launched.results(nodes, kernels, parts, _draw, kind)
+                budget = Budget(self._most_values)
+                expected = expected_elements(body, where, numpy.full(where.shape, kind), budget)
+                shape, dtype = body.src[0].shape, body.src[0].dtype
+                _compare(kernels[-1].name, "as it ran", dtype, shape, where, expected, found[where])
+                self.total.runs += 1
+
     def _points_of_numbers(
         self,
         nodes: Sequence[UOp],
@@ -365,7 +393,15 @@ class ValueChecker:
                 except OverBudgetError:
                     budget.left = self._most_values  # the iterations are enough
         expected = expected_elements(body, where, kind, budget)
-        _compare(name, body.src[0].dtype, body.src[0].shape, where, expected, values)
+        _compare(
+            name,
+            "tensor graph to Linear",
+            body.src[0].dtype,
+            body.src[0].shape,
+            where,
+            expected,
+            values,
+        )
         return int(numpy.broadcast_to(expected.is_known(), where.shape).sum())
 
 
@@ -419,7 +455,13 @@ def _not_covered(kernels: Sequence[Kernel]) -> str:
 
 
 def _compare(
-    name: str, dtype: DType, shape: Sequence[int], where: Values, expected: Estimate, values: Values
+    name: str,
+    stage: str,
+    dtype: DType,
+    shape: Sequence[int],
+    where: Values,
+    expected: Estimate,
+    values: Values,
 ) -> None:
     """Raises: CheckError for the first element that is another one than it may be."""
     agrees = numpy.broadcast_to(expected.agrees(values, dtype), where.shape)
@@ -435,7 +477,7 @@ def _compare(
     )
     raise CheckError(
         name,
-        "tensor graph to Linear",
+        stage,
         f"element {index if shape else ()} of shape {tuple(shape)} is {values[first]!r}, expected {right!r}{off};"
         f" {int((~agrees).sum())} of {len(where)} sampled elements differ",
     )

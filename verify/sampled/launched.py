@@ -1,0 +1,94 @@
+"""CHECK=2: kernels as the machine runs them, on drawn memory.
+
+Owns: the memory of a run, its bytes, the launches. Does not own: what is expected of the results, errors
+(sampled/kernels.py), what is drawn (sampled/inputs.py).
+
+This is the one look at what comes after Linear: printers, LLVM and drivers. It knows nothing of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy
+
+from proofgrad.core.compile.machine.target import Backend
+from proofgrad.core.compile.plan.plan import Kernel
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import from_bits
+from proofgrad.core.ir.op_names import PARAM
+from proofgrad.core.ir.uop import UOp
+from proofgrad.verify.sampled.arithmetic import Values, kept_as
+from proofgrad.verify.sampled.parts import Part
+
+# Elements of all memory that a kernel is run on; one of more is not run.
+MOST_ELEMENTS = 1 << 16
+# What is in memory that nothing has written: NaN of every type of floats, and a large integer.
+_UNWRITTEN = 0x7F
+
+Draw = Callable[[int, DType, Values, Values], Values]
+
+
+def is_small(nodes: Sequence[UOp], parts: Sequence[Part]) -> bool:
+    """Whether a body and its kernels have so little memory that they may be run."""
+    sizes = [node.arg[1] for node in nodes if node.op is PARAM] + [part.size for part in parts]
+    return sum(sizes) <= MOST_ELEMENTS
+
+
+def results(
+    nodes: Sequence[UOp], kernels: Sequence[Kernel], parts: Sequence[Part], draw: Draw, kind: int
+) -> Values:
+    """What kernels leave in the memory of a body's result, run once in memory of a kind. Raises: DeviceError."""
+    backend = kernels[-1].backend
+    memory: dict[int, Any] = {}
+    for node in nodes:
+        if node.op is PARAM:
+            index = numpy.arange(node.arg[1])
+            values = draw(node.arg[0], node.dtype, index, numpy.full(index.shape, kind))
+            memory[node.arg[0]] = _placed(backend, _as_bytes(values, node.dtype))
+    for kernel, part in zip(kernels, parts):
+        if part.written not in memory:
+            unwritten = numpy.full(part.size * part.dtype.itemsize, _UNWRITTEN, numpy.uint8)
+            memory[part.written] = _placed(backend, unwritten)
+        kernel.ready()([memory[slot] for slot in kernel.slots])
+    backend.synchronize()
+    last = parts[-1]
+    found = numpy.zeros(last.size * last.dtype.itemsize, numpy.uint8)
+    backend.copyout(memoryview(found), memory[last.written])
+    return _as_values(found, last.dtype)
+
+
+def _placed(backend: Backend, data: Values) -> Any:
+    handle = backend.alloc(max(1, data.nbytes))
+    if data.nbytes:
+        backend.copyin(handle, memoryview(data))
+    return handle
+
+
+def _as_bytes(values: Values, dtype: DType) -> Values:
+    values = numpy.ascontiguousarray(values)
+    if dtype is dtypes.bfloat16:
+        values = (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
+    elif dtype.is_code:
+        every = _every_code(dtype)
+        codes = {_key(every[code]): code for code in range(prod(every.shape))[::-1]}
+        values = numpy.array([codes[_key(value)] for value in values], numpy.uint8)
+    return values.view(numpy.uint8)
+
+
+def _as_values(data: Values, dtype: DType) -> Values:
+    if dtype is dtypes.bfloat16:
+        return (data.view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+    if dtype.is_code:
+        return _every_code(dtype)[data]
+    return data != 0 if dtype.is_bool else data.view(kept_as(dtype))
+
+
+def _every_code(dtype: DType) -> Values:
+    return numpy.array([from_bits(code, dtype) for code in range(256)], kept_as(dtype))
+
+
+def _key(value: Any) -> str:
+    return "nan" if value != value else float(value).hex()
