@@ -1,0 +1,110 @@
+"""CHECK=2: kernels run on drawn memory. What a printer gets wrong, which no look at a Linear sees, is found; what is right passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+
+from proofgrad import Context, Device, Tensor
+from proofgrad.core.compile.machine.target import Source
+from proofgrad.core.compile.plan.known_kernels import KnownKernels
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.verify.sampled import launched
+from proofgrad.verify.sampled.inputs import ENDS, element
+from proofgrad.verify.sampled.kernels import CheckError, ValueChecker
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch) -> ValueChecker:
+    """Sees every kernel that is made from here on."""
+    made = ValueChecker()
+    for name, value in (("value_check", made), ("_kernels", KnownKernels(9)), ("_plans", {})):
+        monkeypatch.setattr(compiler(), name, value)
+    return made
+
+
+def data(kind: str, *shape: int) -> Tensor:
+    drawn = numpy.random.default_rng(0).integers(0, 5, shape)
+    return Tensor(drawn.astype(kind), device="CPU").realize()
+
+
+def two(kind: str, function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], Tensor]:
+    return lambda: function(data(kind, 5, 21), data(kind, 5, 21))
+
+
+def one(kind: str, function: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
+    return lambda: function(data(kind, 5, 21))
+
+
+# A program, and what the printer might print instead, everywhere.
+PRINTED: dict[str, tuple[Callable[[], Tensor], str, str]] = {
+    "a comparison that NaN meets": (two("float32", lambda x, y: (x < y).where(x, y)), r"fcmp olt", "fcmp ult"),
+    "a comparison that equal ones meet": (two("int8", lambda x, y: (x < y).where(x, y + 1)), r"icmp slt <", "icmp sle <"),
+    "unsigned numbers as signed": (two("uint8", lambda x, y: x < y), r"icmp ult <", "icmp slt <"),
+    "signed numbers as unsigned": (one("int8", lambda x: x.cast("int32") * 3), r"\bsext\b", "zext"),
+    "zeros for the sign": (two("int8", lambda x, y: x >> y), r"\bashr\b", "lshr"),
+    "a product as a sum": (two("float32", lambda x, y: x * y), r"\bfmul\b", "fadd"),
+    "a negation as a difference from 0": (one("float32", lambda x: -x), r"fneg (<[^>]*>) (%\S+)", r"fsub \1 zeroinitializer, \2"),
+    "a cast that saturates too early": (one("float32", lambda x: x.cast("int32")), r"i32 2147483647", "i32 2147483646"),
+    "a sum without its last term": (lambda: data("float32", 7, 30).sum(0), r"fadd (<[^>]*>) (%\S+), (%\S+)", r"fadd \1 \2, \2"),
+    "a quotient by -1": (two("int32", lambda x, y: x // y), r"splat \(i32 -1\)", "splat (i32 -3)"),
+    "a root of what is next to it": (one("float32", lambda x: x.sqrt()), r"llvm\.sqrt\.", "llvm.fabs."),
+    "the least as the largest": (two("int32", lambda x, y: x.maximum(y)), r"llvm\.smax\.", "llvm.smin."),
+}  # fmt: skip
+
+
+def _printing(monkeypatch: pytest.MonkeyPatch, pattern: str, instead: str) -> list[str]:
+    """Lets the printer of the CPU print something else; the texts that have changed."""
+    backend, changed = Device["CPU"], list[str]()
+    emit = backend.emit
+
+    def other(linear: Any, name: str) -> Source:
+        source = emit(linear, name)
+        text = re.sub(pattern, instead, source.text)
+        changed.extend([text] if text != source.text else [])
+        return replace(source, text=text)
+
+    monkeypatch.setattr(backend, "emit", other)
+    return changed
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_a_printer_gets_wrong_is_found(
+    name: str, check: ValueChecker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, pattern, instead = PRINTED[name]
+    with Context(CHECK=2):
+        right = program()
+    changed = _printing(monkeypatch, pattern, instead)
+    with Context(CHECK=2), pytest.raises(CheckError, match="as it ran"):
+        right.realize()
+    assert changed
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_is_printed_right_passes(name: str, check: ValueChecker) -> None:
+    with Context(CHECK=2):
+        PRINTED[name][0]().realize()
+    assert check.total.runs >= 2
+    assert str(check.total.runs) + " runs" in str(check.total)
+
+
+def test_kernels_of_much_memory_or_variable_size_are_not_run(check: ValueChecker) -> None:
+    with Context(CHECK=2):
+        (data("float32", 1 << 16) + 1).realize()
+    assert not check.total.runs
+    assert check.total.not_checked["not run: much memory"] == 1
+
+
+@pytest.mark.parametrize("dtype", [*dtypes.all, *dtypes.fp8s], ids=str)
+def test_memory_is_read_as_it_was_written(dtype: DType) -> None:
+    at = numpy.arange(200)
+    values = element(1, dtype, at, at * 0 + ENDS, 0)
+    again = launched._as_values(launched._as_bytes(values, dtype), dtype)
+    assert list(map(repr, again.tolist())) == list(map(repr, values.tolist()))
