@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float
@@ -23,6 +24,15 @@ OP_KINDS: dict[str, frozenset[Kind]] = {
     "bounds": NUMBERS | {Kind.BOOL}, "bits": INTS, "divisor": INTEGERS, "finite": FLOATS,
     "not_nan": FLOATS,
 }  # fmt: skip
+
+
+# What else there is, where an operation is of floats alone, or of integers.
+_INSTEAD = {
+    "FDIV": "it divides floats: `//` rounds down, truncdiv rounds towards zero",
+    "FLOORDIV": "it divides integers: write `/`",
+    "MOD": "it is of integers: write fmod, whose result has the sign of the first",
+}
+_COMPARISON_OF_BITS = re.compile(r"(<|>|==|!=)[^,()]*[&|]|[&|][^,()]*(<|>|==|!=)")
 
 
 class Types:
@@ -193,9 +203,8 @@ class Types:
             if op == "<="
             else f"{written(op)!r} does not take"
         )
-        raise RuleError(
-            self._source, position, f"{what} {', '.join(wrong)}; say `over` other domains or types"
-        )
+        instead = _INSTEAD.get(op, "say `over` other domains or types")
+        raise RuleError(self._source, position, f"{what} {', '.join(wrong)}; {instead}")
 
     def _check_cast(self, type_: str, made: str, position: Position) -> None:
         wrong = [d.name for d in self.possible(type_) if d.kind not in INTEGERS | {Kind.BOOL}]
@@ -220,11 +229,14 @@ class Types:
         structural = self._domains[0] in (*STRUCTURAL_DOMAINS, "cast")
         if not structural and self._domains != ("bool",) and not self._classes:
             meant = "bool" if used <= {"bool"} else "cast"
+            sides = re.sub("=>|<<|>>", ",", self._source.line(position.line))
+            loose = "; `&` and `|` bind tighter than comparisons: put these in parentheses"
             raise RuleError(
                 self._source,
                 position,
                 f"every term of this rule comes out as {' or '.join(sorted(used))}, and"
-                f" none as the T of {', '.join(self._domains)}; say `over {meant}` if that is meant",
+                f" none as the T of {', '.join(self._domains)}; say `over {meant}` if that is meant"
+                f"{loose if _COMPARISON_OF_BITS.search(sides) else ''}",
             )
 
     def possible(self, type_: str) -> tuple[DType, ...]:
@@ -258,7 +270,8 @@ def _misfit(value: int | float, dtype: DType, exact: bool) -> str:
         if isinstance(value, float):
             return f"{value} is no {dtype.name}; write an integer without a point"
         if dtype.lo is not None and dtype.hi is not None and not dtype.lo <= value <= dtype.hi:
-            return f"{value} does not fit {dtype.name}, which holds {dtype.lo} to {dtype.hi}; say `over` types that hold it"
+            less = " (`x - 1` is `x + -1`)" if value < 0 and dtype.lo == 0 else ""
+            return f"{value} does not fit {dtype.name}, which holds {dtype.lo} to {dtype.hi}{less}; say `over` types that hold it"
         return ""
     if isinstance(value, int):
         return f"{value} is an integer, but {dtype.name} is possible here; write {value}.0"
