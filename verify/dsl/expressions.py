@@ -103,7 +103,9 @@ class Expressions:
         left, operator, right = tree.children
         if operator not in names.NUMBER_INFIX:
             raise self._scope.error(
-                operator, f"{str(operator)!r} is an operation on terms, not on numbers"
+                operator,
+                f"{str(operator)!r} is an operation on terms, not on numbers;"
+                " {wrap: ...} computes at the type of its terms",
             )
         if operator in ("and", "or"):
             return Apply(str(operator), (self.condition(left), self.condition(right)))

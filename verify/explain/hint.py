@@ -12,10 +12,12 @@ A rule is hinted at only if it would be admitted: its cases are proved, and the 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 from proofgrad.core.rewrite.rule import (
     LOOSE_CLASSES,
@@ -49,7 +51,8 @@ from proofgrad.verify.sample.rules import (
     smallest_first,
 )
 
-SECONDS = 15.0
+SECONDS = 15.0  # of the processor
+BY_THE_CLOCK = 4  # so many times as many at most
 MOST_CHOICES = 1_500
 # The looser the later. Those of floats hold where FASTMATH asks for them.
 OTHER_DOMAINS = {"int": ("index", "unsigned", "signed"), "float": ("nsz", "finite", "real")}
@@ -76,7 +79,8 @@ class Repair:
 def hint(result: Result, seconds: float = SECONDS) -> str:
     """With what a refuted rule would be right, or that nothing was found; "" if that is not asked.
 
-    The search runs in a process of its own, which ends after `seconds` whatever the solver does.
+    The search runs in a process of its own, which ends after `seconds` of the processor whatever the solver does, so
+    that a busy machine finds the same; after some times as many by the clock, it ends all the same.
     """
     failed = result.refutation
     if failed is None or failed.decision.outcome is None or not can_sample(result.rule):
@@ -85,32 +89,38 @@ def hint(result: Result, seconds: float = SECONDS) -> str:
     receiver, sender = context.Pipe(duplex=False)
     search = context.Process(
         target=_search,
-        args=(failed.case, failed.decision.outcome, sender, os.getpid()),
+        args=(failed.case, failed.decision.outcome, sender, os.getpid(), seconds),
         daemon=True,
     )
     search.start()
     sender.close()
     try:
-        return _told(receiver, seconds)
+        return _told(receiver, search, seconds)
     finally:
         search.kill()
         search.join()
 
 
-def _told(receiver: Connection, seconds: float) -> str:
-    if not receiver.poll(seconds):
-        return f"no missing condition was found in {seconds:g} s; the search gave up"
+def _told(receiver: Connection, search: BaseProcess, seconds: float) -> str:
+    late = f"no missing condition was found in {seconds:g} s; the search gave up"
+    if not receiver.poll(BY_THE_CLOCK * seconds):
+        return late
     try:
         found = receiver.recv()
     except EOFError:
-        return "the search for a missing condition broke off"
+        search.join()
+        is_late = hasattr(signal, "SIGPROF") and search.exitcode == -signal.SIGPROF
+        return late if is_late else "the search for a missing condition broke off"
     if found is None:
         return "no condition of bounds, signs or divisibility, nor two of them, makes it right"
     return f"would be right with: {found}"
 
 
-def _search(case: Case, outcome: Outcome, sender: Connection, parent: int) -> None:
+def _search(case: Case, outcome: Outcome, sender: Connection, parent: int, seconds: float) -> None:
     end_with(parent)
+    if hasattr(signal, "setitimer"):  # where the system counts seconds of the processor
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
     repair = find_repair(case, outcome)
     sender.send(None if repair is None else repair.text)
 
