@@ -52,7 +52,7 @@ from proofgrad.verify.sample.rules import (
 )
 
 SECONDS = 15.0  # of the processor
-BY_THE_CLOCK = 4  # so many times as many at most
+BY_THE_CLOCK = 2  # so many times as many at most
 MOST_CHOICES = 1_500
 # The looser the later. Those of floats hold where FASTMATH asks for them.
 OTHER_DOMAINS = {"int": ("index", "unsigned", "signed"), "float": ("nsz", "finite", "real")}
