@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy
 
-from proofgrad.core.compile.machine.target import Backend
 from proofgrad.core.compile.plan.plan import Kernel
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import from_bits
@@ -47,11 +46,11 @@ def results(
         if node.op is PARAM:
             index = numpy.arange(node.arg[1])
             values = draw(node.arg[0], node.dtype, index, numpy.full(index.shape, kind))
-            memory[node.arg[0]] = _placed(backend, _as_bytes(values, node.dtype))
+            memory[node.arg[0]] = _placed(kernels[-1], _as_bytes(values, node.dtype))
     for kernel, part in zip(kernels, parts):
         if part.written not in memory:
             unwritten = numpy.full(part.size * part.dtype.itemsize, _UNWRITTEN, numpy.uint8)
-            memory[part.written] = _placed(backend, unwritten)
+            memory[part.written] = _placed(kernel, unwritten)
         kernel.ready()([memory[slot] for slot in kernel.slots])
     backend.synchronize()
     last = parts[-1]
@@ -60,10 +59,10 @@ def results(
     return _as_values(found, last.dtype)
 
 
-def _placed(backend: Backend, data: Values) -> Any:
-    handle = backend.alloc(max(1, data.nbytes))
+def _placed(kernel: Kernel, data: Values) -> Any:
+    handle = kernel.backend.alloc(max(1, data.nbytes))
     if data.nbytes:
-        backend.copyin(handle, memoryview(data))
+        kernel.backend.copyin(handle, memoryview(data))
     return handle
 
 
