@@ -33,7 +33,7 @@ Draw = Callable[[int, DType, Values, Values], Values]
 def is_small(nodes: Sequence[UOp], parts: Sequence[Part]) -> bool:
     """Whether a body and its kernels have so little memory that they may be run."""
     sizes = [node.arg[1] for node in nodes if node.op is PARAM] + [part.size for part in parts]
-    return sum(sizes) <= MOST_ELEMENTS
+    return bool(sum(sizes) <= MOST_ELEMENTS)
 
 
 def results(
@@ -54,7 +54,7 @@ def results(
         kernel.ready()([memory[slot] for slot in kernel.slots])
     backend.synchronize()
     last = parts[-1]
-    found = numpy.zeros(last.size * last.dtype.itemsize, numpy.uint8)
+    found: Any = numpy.zeros(last.size * last.dtype.itemsize, numpy.uint8)
     backend.copyout(memoryview(found), memory[last.written])
     return _as_values(found, last.dtype)
 
