@@ -74,7 +74,7 @@ def end_of_epilogue(
     # What is picked is stored in the order in which it is read: readers see it turned.
     if selects and _lies_as_it_is_read(reduction):
         while end not in stored and end.op in _VIEWS:
-            (end,) = end.src
+            end = end.src[0]
     return end
 
 
