@@ -8,7 +8,7 @@ from test_cpu_target import cpu
 
 from proofgrad import Context, Tensor, dtypes
 from proofgrad.backends.cpu.absent import AbsentCpu
-from proofgrad.backends.llvm.lanes_off import known_lanes
+from proofgrad.backends.llvm.lanes_off import known_lanes, plain_pieces
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -23,6 +23,24 @@ def test_lanes_are_off_where_a_part_of_a_mask_is_known_to_be() -> None:
     assert known_lanes(below, {}) == known_lanes(both, {loop: 1}) == (True, True, False, False)
     assert known_lanes(both, {}) == (None, None, False, False)
     assert known_lanes(UOp(Ops.BROADCAST, below.dtype, (given,)), {}) == (None,) * 4
+
+
+@pytest.mark.parametrize("count", range(1, 33))
+@pytest.mark.parametrize("first", [0, 3])
+def test_plain_pieces_are_all_lanes_that_are_on_and_no_other(first: int, count: int) -> None:
+    known = [first <= lane < first + count for lane in range(35)]
+    pieces = plain_pieces(known)
+    assert 1 <= len(pieces) <= 2 and all(n & (n - 1) == 0 for _, n in pieces)
+    assert {lane for at, n in pieces for lane in range(at, at + n)} == set(
+        range(first, first + count)
+    )
+
+
+@pytest.mark.parametrize("known", [(False, False), (True, None), (True, False, True), (None,), ()])
+def test_lanes_that_are_unknown_or_not_in_a_row_have_no_pieces(
+    known: tuple[bool | None, ...],
+) -> None:
+    assert plain_pieces(known) == ()
 
 
 @pytest.mark.parametrize("around", [(0, 2), (4, 0), (3, 4), (4, 1)], ids=str)

@@ -22,7 +22,6 @@ class AMDDialect(Dialect):
     constant_space = "addrspace(1)"
     group_pointer, group_pointer_code = "ptr addrspace(3)", "p3"
     memory_bytes = 16
-    has_masked_access = False
     has_prefetch = False
 
     def open(

@@ -15,6 +15,8 @@ from proofgrad.core.ir.ops import Ops
 
 # Elements, and vectors of how many, that x86's instructions gather; two are sooner read one by one.
 GATHERED_BYTES, GATHERED_LANES = (4, 8), 4
+# Elements of the vectors that AVX and AVX2 load and store under a mask, at least.
+AVX_MASKED_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,6 @@ class Dialect:
     memory_bytes = (
         1  # of which the address of a buffer is a multiple, which wide loads of a GPU ask for
     )
-    has_masked_access = True  # a vector under a mask a lane is loaded and stored by one instruction
     has_modifiers = (
         False  # an instruction takes the magnitude, or the opposite, of an operand at no cost
     )
@@ -101,6 +102,15 @@ class Dialect:
         apart = (max(offsets) - min(offsets)) * dtype.itemsize
         is_whole = dtype.lanes % self.target.lanes(dtype.scalar) == 0
         return is_whole and apart < self.target.page_bytes
+
+    def has_masked_access(self, dtype: DType) -> bool:
+        """Whether a vector under a mask a lane is loaded and stored by one instruction: by AVX words, by AVX-512 all; else LLVM has a branch a lane."""
+        return self.has_avx512 or (self.has_vector_masks and dtype.itemsize >= AVX_MASKED_BYTES)
+
+    def masked_store_cycles(self, dtype: DType) -> float:
+        """To store a vector under a mask a lane: where that is no instruction, a branch and a store for each."""
+        has_one = self.has_masked_access(dtype)
+        return self.target.core.masked_store_cycles if has_one else 2.0 * dtype.lanes
 
     def open(
         self,

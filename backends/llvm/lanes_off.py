@@ -7,11 +7,14 @@ LLVM 22 takes a load of the part without its mask (AVX and AVX2). So these lanes
 
 Where one lane alone is known to be on, LLVM 22 stores that element as it was before it was cut to a narrower type (AVX-512), over
 up to 7 bytes behind it. So such an element is stored by itself.
+
+Lanes in a row that are known to be on, as those of the last vector of a row, are one plain store, or two, which may overlap; sooner than
+one under a mask where that is microcode, or no instruction and so a store for each lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proofgrad.core.ir.evaluate import evaluate
@@ -26,6 +29,18 @@ def known_lanes(term: UOp, at: Mapping[UOp, int]) -> tuple[Any, ...]:
         if node not in known:
             known[node] = _lanes(node, [known[source] for source in node.src])
     return known[term]
+
+
+def plain_pieces(known: Sequence[bool | None]) -> tuple[tuple[int, int], ...]:
+    """The first lane and the count, a power of two, of the plain stores of lanes that are on: at most two; (): they are not known, or not in a row."""
+    first, count = (list(known).index(True), known.count(True)) if True in known else (0, 0)
+    if None in known or not count or not all(known[first : first + count]):
+        return ()
+    wide = 1 << count.bit_length() - 1
+    rest = count - wide
+    if rest & rest - 1:  # no power of two: some lanes are stored again
+        rest = wide
+    return ((first, wide), (first + count - rest, rest)) if rest else ((first, wide),)
 
 
 def _lanes(node: UOp, sources: list[tuple[Any, ...]]) -> tuple[Any, ...]:

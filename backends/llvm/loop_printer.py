@@ -139,10 +139,24 @@ class LoopPrinter(PrinterState):
         for mask in masks:
             lanes = known_lanes(mask, self.at_last)
             self.registers[mask] = literal(lanes if len(lanes) > 1 else lanes[0], mask.dtype)
+        label = self._ask_for_last(last) if loop.arg[1] is AxisRole.THREAD else None
         for node in body:
             if node not in masks:
                 self._write(node)
         self.at_last = {}
+        if label is not None:
+            self.writer.do(f"br label %{label}.end")
+            self.writer.begin_block(f"{label}.end")
+
+    def _ask_for_last(self, last: int) -> str:
+        """Branch around what runs for the last iteration, where it is not of the part that threads share out; the name of the end."""
+        writer, label = self.writer, self.writer.fresh("last")
+        not_before = writer.let(f"icmp sle i64 %first, {last}")
+        not_behind = writer.let(f"icmp slt i64 {last}, %last")
+        is_there = writer.let(f"and i1 {not_before}, {not_behind}")
+        writer.do(f"br i1 {is_there}, label %{label}, label %{label}.end")
+        writer.begin_block(label)
+        return label
 
     def _written_to(self, loop: Sequence[UOp], label: str) -> tuple[str, dict[UOp, str]]:
         """The block in which the loop ends, and the registers of the accumulators there."""
@@ -237,9 +251,14 @@ class LoopPrinter(PrinterState):
     def _limits(self, node: UOp) -> tuple[str, str, bool]:
         """First value, bound, and whether the loop may run zero times."""
         if node.arg[1] is AxisRole.THREAD:
+            end = "%last"
+            if node in self.at_last:
+                end = self.writer.let(
+                    f"call i64 @llvm.smin.i64(i64 %last, i64 {self.at_last[node]})"
+                )
             limits = [
                 write_cast(self.writer, argument, dtypes.int64, node.dtype)
-                for argument in ("%first", "%last")
+                for argument in ("%first", end)
             ]
             return limits[0], limits[1], True
         size = node.src[0]

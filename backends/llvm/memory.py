@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.lanes_off import plain_pieces
 from proofgrad.backends.llvm.nontemporal import MARK
 from proofgrad.backends.llvm.text import memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
@@ -78,6 +79,8 @@ def choices_by_data(linear: UOp) -> set[UOp]:
     return made & by_data(linear)
 
 
+# To find out whether the lanes of a mask are on: their bits as a number, a comparison, a branch.
+ASKING_CYCLES = 2
 _CHOICES = (Ops.WHERE, Ops.MAX, Ops.MIN)
 
 
@@ -101,9 +104,7 @@ def write_load(writer: Writer, position: Position, dtype: DType) -> str:
     if position.index_dtype.lanes > 1:
         loaded = _gather(writer, position, dtype)
     elif position.mask_lanes > 1:
-        has_one = writer.dialect.has_masked_access
-        load_lanes = _masked_load if has_one else _load_whole_or_by_lanes
-        loaded = load_lanes(writer, position, dtype)
+        loaded = _load_under_mask(writer, position, dtype)
     else:
         loaded = _load_by_one_mask(writer, position, dtype)
     if not dtype.is_bool:
@@ -174,24 +175,31 @@ def _load(
     return writer.let(f"load {access}, align {alignment or dtype.itemsize}", "load")
 
 
-def _load_whole_or_by_lanes(writer: Writer, position: Position, dtype: DType) -> str:
-    """One access where all lanes are read, which is everywhere but at an end."""
+def _load_under_mask(writer: Writer, position: Position, dtype: DType) -> str:
+    """One plain access where all lanes are read, which is everywhere but at an end."""
     assert position.address is not None
-    end, vector = ask_all_lanes(writer, position, "load"), memory_type(dtype)
-    whole = _load(writer, position, position.address, dtype, alignment(writer, position, dtype))
+    vector, whole = memory_type(dtype), alignment(writer, position, dtype)
+    if all(position.known):
+        return _load(writer, position, position.address, dtype, whole)
+    if writer.dialect.has_masked_access(dtype) or False in position.known:
+        return _masked_load(writer, position, dtype)
+    end = ask_lanes(writer, position, "load", (True,) * position.mask_lanes)
+    plain = _load(writer, position, position.address, dtype, whole)
     writer.do(f"br label %{end}")
     writer.begin_block(f"{end}.lanes")
     lanes = _masked_load(writer, position, dtype)
     writer.do(f"br label %{end}")
     writer.begin_block(end)
-    return writer.let(f"phi {vector} [ {whole}, %{end}.whole ], [ {lanes}, %{end}.lanes ]", "load")
+    return writer.let(f"phi {vector} [ {plain}, %{end}.whole ], [ {lanes}, %{end}.lanes ]", "load")
 
 
-def ask_all_lanes(writer: Writer, position: Position, hint: str) -> str:
-    """Branch to a block `.whole`, begun here, if all lanes of a mask hold, else to one `.lanes`; the name of the end."""
-    end, lanes = writer.fresh(hint), position.mask_lanes
-    reduce = f"@llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {position.mask})"
-    every = writer.let(f"call i1 {reduce}")
+def ask_lanes(writer: Writer, position: Position, hint: str, on: Sequence[bool]) -> str:
+    """Branch to a block `.whole`, begun here, if just these lanes of a mask hold, else to one `.lanes`; the name of the end."""
+    end, lanes = writer.fresh(hint), len(on)
+    mask = writer.truths(str(position.mask), lanes)
+    found = writer.let(f"bitcast <{lanes} x i1> {mask} to i{lanes}")
+    wanted = sum([is_on << lane for lane, is_on in enumerate(on)])
+    every = writer.let(f"icmp eq i{lanes} {found}, {wanted}")
     writer.do(f"br i1 {every}, label %{end}.whole, label %{end}.lanes")
     writer.begin_block(f"{end}.whole")
     return end
@@ -338,36 +346,61 @@ def _store_if(
 
 
 def _store_lanes(writer: Writer, position: Position, dtype: DType, value: str) -> None:
-    dialect = writer.dialect
     if position.index_dtype.lanes > 1:
         _scatter(writer, position, dtype, value)
-    elif position.mask is not None and dialect.has_masked_access:
-        _masked_store(writer, position, dtype, value)
     elif position.mask is not None:
-        end = ask_all_lanes(writer, position, "store")
-        _store_lanes(writer, position._replace(mask=None), dtype, value)
-        writer.do(f"br label %{end}")
-        writer.begin_block(f"{end}.lanes")
-        _masked_store(writer, position, dtype, value)
-        writer.do(f"br label %{end}")
-        writer.begin_block(end)
+        _store_under_mask(writer, position, dtype, value)
     else:
         assert position.address is not None
         _store(writer, position, position.address, dtype, value, alignment(writer, position, dtype))
 
 
+def _store_under_mask(writer: Writer, position: Position, dtype: DType, value: str) -> None:
+    """One or two plain stores where all lanes are on but those that are known to be off, if that takes less than one under the mask."""
+    lanes, cycles = position.mask_lanes, writer.dialect.masked_store_cycles(dtype)
+    known = position.known if len(position.known) == lanes else (None,) * lanes
+    pieces = plain_pieces(on := [lane is not False for lane in known])
+    if None not in known:
+        is_one = known.count(True) == 1  # lanes_off.py
+        if pieces and (is_one or len(pieces) < cycles):
+            return _store_pieces(writer, position, dtype, value, pieces)
+    elif pieces and len(pieces) + ASKING_CYCLES < cycles and not position.is_by_data:
+        end = ask_lanes(writer, position, "store", on)
+        _store_pieces(writer, position, dtype, value, pieces)
+        writer.do(f"br label %{end}")
+        writer.begin_block(f"{end}.lanes")
+        _masked_store(writer, position, dtype, value)
+        writer.do(f"br label %{end}")
+        return writer.begin_block(end)
+    _masked_store(writer, position, dtype, value)
+
+
 def _masked_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     vector, dialect = memory_type(dtype), writer.dialect
-    if position.known.count(True) == 1 and None not in position.known:  # lanes_off.py
-        lane = position.known.index(True)
-        element = writer.let(f"extractelement {vector} {value}, i64 {lane}")
-        first = f"{memory_type(dtype.scalar)}, {position.pointer(dialect)} {position.address}"
-        address = writer.let(f"getelementptr {first}, i64 {lane}", "at")
-        return _store(writer, position, address, dtype.scalar, element)
     pointer = f"{position.pointer(dialect)} align {dtype.itemsize} {position.address}"
     operands = f"{vector} {value}, {pointer}, {_mask(writer, position, dtype)}"
     intrinsic = f"@llvm.masked.store.{type_code(vector)}.{position.pointer_code(dialect)}"
     writer.do(f"call void {intrinsic}({operands})")
+
+
+def _store_pieces(
+    writer: Writer, position: Position, dtype: DType, value: str, pieces: Sequence[tuple[int, int]]
+) -> None:
+    """Lanes of a vector, without a mask (lanes_off.py)."""
+    vector, pointer = memory_type(dtype), position.pointer(writer.dialect)
+    if pieces == ((0, dtype.lanes),):
+        assert position.address is not None
+        whole = alignment(writer, position, dtype)
+        return _store(writer, position, position.address, dtype, value, whole)
+    for first, count in pieces:
+        start = f"{memory_type(dtype.scalar)}, {pointer} {position.address}"
+        address = writer.let(f"getelementptr {start}, i64 {first}", "at")
+        if count == 1:
+            part = writer.let(f"extractelement {vector} {value}, i64 {first}")
+        else:
+            own = _order(range(first, first + count))
+            part = writer.let(f"shufflevector {vector} {value}, {vector} poison, {own}")
+        _store(writer, position, address, dtype.scalar.vec(count), part, dtype.scalar.itemsize)
 
 
 def _store(

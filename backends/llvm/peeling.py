@@ -47,8 +47,8 @@ def innermost_loops(linear: UOp) -> Iterator[tuple[UOp, list[UOp]]]:
 
 
 def _has_a_last(loop: UOp) -> bool:
-    """Whether a loop runs several times, one after the other, and no variable says how often."""
-    is_plain = loop.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE)
+    """Whether a loop runs several times, one after the other, and no variable says how often. Of one that threads share a part may have the last."""
+    is_plain = loop.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE, AxisRole.THREAD)
     return is_plain and is_fixed(loop) and size_of(loop) > 1
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from functools import reduce
 
-from proofgrad.backends.llvm.memory import Position, ask_all_lanes, lane_address, write_store
+from proofgrad.backends.llvm.memory import Position, ask_lanes, lane_address, write_store
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.ir.dtypes import DType
@@ -76,7 +76,7 @@ def store_pieces(writer: Writer, position: Position, dtype: DType, value: str) -
     if position.mask is None:
         return _store_pieces(writer, position, dtype, value)
     if position.mask_lanes > 1:
-        end = ask_all_lanes(writer, position, "store")
+        end = ask_lanes(writer, position, "store", (True,) * position.mask_lanes)
     else:
         end = writer.fresh("store")
         writer.do(f"br i1 {position.mask}, label %{end}.whole, label %{end}")

@@ -48,7 +48,6 @@ class PTXDialect(Dialect):
     memory_bytes = 16  # the driver's own memory is aligned to 256
     has_modifiers = True
     keeps_in_registers = True
-    has_masked_access = False
     exchanges = True
     functions = FUNCTIONS
     has_prefetch = False  # other threads run while one waits
