@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from test_cpu_target import cpu
 
-from proofgrad import Tensor, dtypes
+from proofgrad import Context, Tensor, dtypes
+from proofgrad.backends.cpu.absent import AbsentCpu
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -94,3 +95,28 @@ def test_rows_shorter_than_a_vector_are_lanes(width: int) -> None:
         with cpu(FAST):
             assert "<16 x float>" in text_of(program)
         np.testing.assert_array_equal(program.numpy(), values)
+
+
+@pytest.mark.parametrize("name, lanes", [("haswell", 4), ("znver2", 4), (SLOW, 16)])
+def test_gathered_rows_of_three_are_vectors_of_four_where_few_rows_fill_one(
+    name: str, lanes: int
+) -> None:
+    rows, index = Tensor(np.ones((9, 3), np.float32)), Tensor(np.zeros(999, np.int32))
+    with cpu(name):
+        text = text_of(rows.realize()[index.realize()])
+    assert f"<{lanes} x float>" in text and (f"<{20 - lanes} x float>" in text) is False
+
+
+@pytest.mark.parametrize("name", ["", "haswell", "x86-64-v2"])
+@pytest.mark.parametrize("kind", ["bool", "uint8", "float16", "float32", "float64"])
+@pytest.mark.parametrize("of", ["int32", "int64", "uint8"])
+def test_short_rows_are_gathered_whatever_the_types(of: str, kind: str, name: str) -> None:
+    rng = np.random.default_rng(3)
+    with cpu(name) if name else Context() as machine:
+        if isinstance(machine, AbsentCpu):
+            pytest.skip(f"no kernels for it run here: {machine.target.name}")
+        for width in (1, 2, 3, 5, 11, 13):
+            x = rng.integers(0, 2 if kind == "bool" else 99, (7, width)).astype(kind)
+            index = rng.integers(0 if of == "uint8" else -7, 7, 31).astype(of)
+            taken = Tensor(x).realize()[Tensor(index).realize()]
+            np.testing.assert_array_equal(taken.numpy(), x[index])

@@ -54,7 +54,7 @@ def text_of(program: UOp) -> str:
 
 
 def test_the_last_iteration_is_written_behind_the_loop_with_its_lanes_known() -> None:
-    text = text_of(copied_row(21))
+    text = emit(copied_row(21), "kernel", machine_whose_masked_stores_take(1.0)).text
     inside, behind = text.split("\nloop0.end:\n")
     off = ["i1 true"] * 5 + ["i1 false"] * 3
     assert f"<{LANES} x i1> <{', '.join(off)}>" in behind and "masked" not in inside
@@ -162,3 +162,8 @@ def test_ends_of_every_length_leave_what_lies_behind_them(name: str, kind: str) 
                 np.testing.assert_array_equal(
                     (Tensor(x).realize() + 1).numpy(), x + np.ones((), kind)
                 )
+
+
+def test_no_mask_is_left_where_a_masked_access_is_no_instruction() -> None:
+    text = text_of(copied_row(21))
+    assert "masked" not in text and "load <4 x float>" in text and "store <4 x float>" in text

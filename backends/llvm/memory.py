@@ -176,21 +176,58 @@ def _load(
 
 
 def _load_under_mask(writer: Writer, position: Position, dtype: DType) -> str:
-    """One plain access where all lanes are read, which is everywhere but at an end."""
+    """Plain accesses where all lanes are read but those that are known to be off, which is everywhere but at an end."""
     assert position.address is not None
-    vector, whole = memory_type(dtype), alignment(writer, position, dtype)
-    if all(position.known):
-        return _load(writer, position, position.address, dtype, whole)
-    if writer.dialect.has_masked_access(dtype) or False in position.known:
+    lanes, vector = position.mask_lanes, memory_type(dtype)
+    known = position.known if len(position.known) == lanes else (None,) * lanes
+    pieces = plain_pieces(on := [lane is not False for lane in known])
+    if not all(known) and (not pieces or writer.dialect.has_masked_access(dtype)):
         return _masked_load(writer, position, dtype)
-    end = ask_lanes(writer, position, "load", (True,) * position.mask_lanes)
-    plain = _load(writer, position, position.address, dtype, whole)
+    if None not in known:
+        return _load_pieces(writer, position, dtype, pieces)
+    end = ask_lanes(writer, position, "load", on)
+    whole = _load_pieces(writer, position, dtype, pieces)
     writer.do(f"br label %{end}")
     writer.begin_block(f"{end}.lanes")
-    lanes = _masked_load(writer, position, dtype)
+    by_lanes = _masked_load(writer, position, dtype)
     writer.do(f"br label %{end}")
     writer.begin_block(end)
-    return writer.let(f"phi {vector} [ {plain}, %{end}.whole ], [ {lanes}, %{end}.lanes ]", "load")
+    return writer.let(
+        f"phi {vector} [ {whole}, %{end}.whole ], [ {by_lanes}, %{end}.lanes ]", "load"
+    )
+
+
+def _load_pieces(
+    writer: Writer, position: Position, dtype: DType, pieces: Sequence[tuple[int, int]]
+) -> str:
+    """Lanes of a vector, without a mask, and zeros (lanes_off.py)."""
+    vector, found = memory_type(dtype), ""
+    if pieces == ((0, dtype.lanes),):
+        assert position.address is not None
+        whole = alignment(writer, position, dtype)
+        return _load(writer, position, position.address, dtype, whole)
+    for first, count in pieces:
+        address, part = _behind(writer, position, first), dtype.scalar.vec(count)
+        loaded = _load(writer, position, address, part, dtype.scalar.itemsize)
+        narrow, own = memory_type(part), range(first, first + count)
+        if count == 1:
+            one = f"{vector} {found or 'zeroinitializer'}, {narrow} {loaded}, i64 {first}"
+            found = writer.let(f"insertelement {one}")
+            continue
+        order = _order([k - first if k in own else count for k in range(dtype.lanes)])
+        zeros = f"{narrow} {loaded}, {narrow} zeroinitializer, {order}"
+        wide = writer.let(f"shufflevector {zeros}")
+        if found:
+            order = _order([k + dtype.lanes if k in own else k for k in range(dtype.lanes)])
+            wide = writer.let(f"shufflevector {vector} {found}, {vector} {wide}, {order}")
+        found = wide
+    return found
+
+
+def _behind(writer: Writer, position: Position, elements: int) -> str:
+    """The address so many elements behind that of a position."""
+    start = f"{position.pointer(writer.dialect)} {position.address}, i64 {elements}"
+    return writer.let(f"getelementptr {memory_type(position.element)}, {start}", "at")
 
 
 def ask_lanes(writer: Writer, position: Position, hint: str, on: Sequence[bool]) -> str:
@@ -387,14 +424,13 @@ def _store_pieces(
     writer: Writer, position: Position, dtype: DType, value: str, pieces: Sequence[tuple[int, int]]
 ) -> None:
     """Lanes of a vector, without a mask (lanes_off.py)."""
-    vector, pointer = memory_type(dtype), position.pointer(writer.dialect)
+    vector = memory_type(dtype)
     if pieces == ((0, dtype.lanes),):
         assert position.address is not None
         whole = alignment(writer, position, dtype)
         return _store(writer, position, position.address, dtype, value, whole)
     for first, count in pieces:
-        start = f"{memory_type(dtype.scalar)}, {pointer} {position.address}"
-        address = writer.let(f"getelementptr {start}, i64 {first}", "at")
+        address = _behind(writer, position, first)
         if count == 1:
             part = writer.let(f"extractelement {vector} {value}, i64 {first}")
         else:

@@ -167,6 +167,8 @@ def _candidate(
     if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
         rests = None
     fitting = fitting_lanes(nest.size(loop), lanes, rests)
+    if not gathers and _is_row_by_data(nest, loop, lanes):
+        fitting = LEAST_LANES
     # Lanes filled one by one cost more than they save, but where much is computed of them.
     if fitting is None or not (
         by_lane <= steps.count(1) or _pays_to_fill(loop, fitting, by_lane, nest)
@@ -174,6 +176,22 @@ def _candidate(
         return None
     scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
     return Candidate(loop, fitting, gathers, by_lane, scatters, at_once)
+
+
+def _is_row_by_data(nest: Nest, loop: UOp, lanes: int) -> bool:
+    """Whether rows of one element less than the shortest vector lie where data says: lanes along other loops are filled one by one.
+
+    Vectors of more than twice as many lanes compute the positions of as many rows at once.
+    """
+    if (
+        nest.looped
+        or nest.size(loop) != LEAST_LANES - 1
+        or not LEAST_LANES <= lanes <= 2 * LEAST_LANES
+    ):
+        return False
+    indexes = [n.src[0].src[1] for n in nest.free if n.op is Ops.LOAD]
+    along = [index for index in indexes if coefficient(index, loop) == 1]
+    return any([n.op is Ops.LOAD for n in toposort(along)])
 
 
 def _loop_of_choices(lanes: int, nest: Nest) -> UOp | None:
