@@ -30,7 +30,11 @@ MEMORY = Memory()
 def typical(memory: Memory = MEMORY, **other: float) -> dict[str, float]:
     """What a probe says of a machine that is just as described."""
     core = {name: calibration.default_of(memory, name) for name in (*WHOLE, *CACHES)}
-    return {**core, **FITTED_WHERE, **other}
+    fitted = {
+        name: measured * calibration.default_of(memory, name) / getattr(Core(), name)
+        for name, measured in FITTED_WHERE.items()
+    }
+    return {**core, **fitted, **other}
 
 
 @pytest.fixture(autouse=True)

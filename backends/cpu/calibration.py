@@ -7,8 +7,8 @@ Figures are round, and a figure that was taken before is kept until a measuremen
 machine that is left alone choose the same kernels:
 
 - a whole number in a cycle is the nearest one, if the one before is more than 0.65 away;
-- a number that was fitted is its default times a power of 2: by how much more or less the probe measures here than on the machines
-  that it was fitted on (`FITTED_WHERE`); a figure within three quarters of an octave is kept,
+- a number that was fitted is that of the machines that it was fitted on, times a power of 2: by how much more or less the probe measures here than
+  on those (`FITTED_WHERE`); a figure within three quarters of an octave is kept,
   and else the default, if it is as near;
 - a cache is as large as Linux says, if the time of a load does not say that it is less than half as large, or more than twice.
 
@@ -26,7 +26,7 @@ from typing import Any
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.processors import Memory
 from proofgrad.core import settings
-from proofgrad.core.compile.machine.machine import FirstCache
+from proofgrad.core.compile.machine.machine import Core, FirstCache
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.messages import warn
 
@@ -100,10 +100,12 @@ def _settled(name: str, measured: float, default: float, before: float) -> float
         return before if is_near else max(1.0, float(round(measured)))
     if name in CACHES:
         return before if before / 2 <= measured <= before * 2 else measured
-    wanted, octaves = math.log2(measured / FITTED_WHERE[name]), round(math.log2(before / default))
+    fitted: float = getattr(Core(), name)  # where the probe measures FITTED_WHERE
+    wanted = math.log2(measured / FITTED_WHERE[name])
+    own, octaves = [round(math.log2(figure / fitted)) for figure in (default, before)]
     if abs(wanted - octaves) > MARGIN_OCTAVES:
-        octaves = round(wanted) if abs(wanted) > MARGIN_OCTAVES else 0
-    return default * 2.0**octaves
+        octaves = round(wanted) if abs(wanted - own) > MARGIN_OCTAVES else own
+    return fitted * 2.0**octaves
 
 
 def _is_likely(value: float, default: float) -> bool:

@@ -85,6 +85,8 @@ _SMALL, _ARM = FirstCache(32 << 10, 8), FirstCache(64 << 10, 4)
 # Of AMD's cores: AVX's store under a mask is microcode, of 12 cycles and more where it was measured (Zen 4; sources:
 # https://github.com/llvm/llvm-project/pull/214187 and 217254). Under a mask of AVX-512 it is an instruction as others.
 _ZEN = 12.0
+# And from Zen 3 on they load three elements a cycle, so that lanes are filled in half of the time.
+_ZEN3_GATHER = 0.75
 # Caches, pages, cores of a chip that is named, and what differs from Ice Lake's core. Sources: A. Fog, The
 # microarchitecture of Intel, AMD and VIA CPUs, and Instruction tables; for ARM cores the Software Optimization Guides and
 # Technical Reference Manuals of Arm; for Apple `sysctl hw` and https://dougallj.github.io/applecpu/firestorm.html.
@@ -108,13 +110,15 @@ KNOWN: dict[str, Memory] = {
     "znver2": Memory(_SMALL, 512 << 10, cores=8, core=Core(
         multiply_add_cycles=5, masked_store_cycles=_ZEN)),
     # Ryzen 7 5800X
-    "znver3": Memory(_SMALL, 512 << 10, cores=8, core=Core(masked_store_cycles=_ZEN)),
-    # Ryzen 9 7950X: instructions of 64 bytes run in two halves
+    "znver3": Memory(_SMALL, 512 << 10, cores=8, core=Core(
+        masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER)),
+    # Ryzen 9 7950X: instructions of 64 bytes run in two halves; memory as a server of them (EPYC) was measured
     "znver4": Memory(_SMALL, 1 << 20, cores=16, core=Core(
-        translated_pages=72, masked_store_cycles=_ZEN), unit_bytes=32),
+        translated_pages=72, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER, memory_bytes_a_cycle=12.0,
+        memory_line_cycles=20.0), unit_bytes=32),
     # Ryzen 9 9950X
     "znver5": Memory(FirstCache(), 1 << 20, cores=16, core=Core(
-        translated_pages=96, masked_store_cycles=_ZEN)),
+        translated_pages=96, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER)),
     # M1: its four fast cores, which share 12 MB
     "apple-m1": Memory(FirstCache(128 << 10, 8, 128), 3 << 20, 16 << 10, cores=4, core=Core(
         multiply_adds_a_cycle=4, loads_a_cycle=3, translated_pages=160)),
