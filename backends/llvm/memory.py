@@ -399,7 +399,7 @@ def _store_under_mask(writer: Writer, position: Position, dtype: DType, value: s
     pieces = plain_pieces(on := [lane is not False for lane in known])
     if None not in known:
         is_one = known.count(True) == 1  # lanes_off.py
-        if pieces and (is_one or len(pieces) < cycles):
+        if pieces and (is_one or all(known) or len(pieces) < cycles):
             return _store_pieces(writer, position, dtype, value, pieces)
     elif pieces and len(pieces) + ASKING_CYCLES < cycles and not position.is_by_data:
         end = ask_lanes(writer, position, "store", on)
