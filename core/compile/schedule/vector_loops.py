@@ -109,6 +109,8 @@ def _filled_apart(
     are short, or what is made of the sum of a short row is costly."""
     if nest.target.work_items or nest.looped:
         return []
+    if found and _is_row_by_data(nest, found[0].loop, lanes):
+        return []
     known = {one.loop for one in found[:1]}
     wide = {x: fitting_lanes(nest.size(x), lanes, rests=1) for x in loops}
     costs = {x: _cycles_along_vectors(x, n, nest) for x, n in wide.items() if n and x not in known}
