@@ -9,6 +9,8 @@ Does not own: the law (steps/split.py), which loops become one again (coalesce.p
 
 from __future__ import annotations
 
+from math import prod
+
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below
@@ -19,7 +21,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import MOST_PARTS, split
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, counters_in, toposort
 
 _DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
 
@@ -28,21 +30,28 @@ def separate_loops(nest: LoopNest, context: Context) -> LoopNest:
     """Loops are split where indexes divide them: those around and in a sum of products, and those of which a digit fills vectors."""
     for loop in _of_products(nest.graph) or _of_lanes(nest.graph, context.target):
         sizes = _digits(nest.graph, loop)
-        if 0 < len(sizes) <= MOST_PARTS:
+        if sizes:
             nest = _split_in_place(nest, loop, sizes)
     return nest
 
 
 def _split_in_place(nest: LoopNest, loop: UOp, sizes: tuple[int, ...]) -> LoopNest:
-    """The loop as its digits, in its place among the others: loops of larger numbers run inside."""
+    """The loop as its digits, in its place among the others: loops of larger numbers run inside.
+
+    Of more digits than the law of a split is proved for the last ones are a loop at first, which is split again.
+    """
     inside = [x for x in _loops(nest.graph) if x.arg[0] > loop.arg[0]]
     number, role = fresh_number(nest.graph), loop.arg[1]
-    parts = [NewLoop(number + k, role) for k in range(len(sizes))]
-    nest = split(nest, loop, sizes, (NewLoop(*loop.arg), *parts))
+    left = sizes[MOST_PARTS:]
+    taken = (*sizes[: MOST_PARTS - 1], prod(sizes[MOST_PARTS - 1 :])) if left else sizes
+    parts = [NewLoop(number + k, role) for k in range(len(taken))]
+    nest = split(nest, loop, taken, (NewLoop(*loop.arg), *parts))
     if role is AxisRole.LOOP:
         for other in inside:
             if other.arg[1] is AxisRole.LOOP:
                 nest = reorder(nest, other, fresh_number(nest.graph))
+    for last in [x for x in _loops(nest.graph) if left and x.arg[0] == parts[-1].number]:
+        nest = _split_in_place(nest, last, left)
     return nest
 
 
@@ -74,23 +83,38 @@ def _of_lanes(kernel: UOp, target: Target) -> list[UOp]:
 
 
 def _digits(kernel: UOp, loop: UOp) -> tuple[int, ...]:
-    """The sizes of the digits of a loop but for the first; none where quotients do not nest in each other."""
+    """The sizes of the digits of a loop but for the first; none where quotients do not nest in each other, those of digits left out perhaps."""
     size = size_of(loop)
-    cuts = {cut for node in toposort((kernel,)) if (cut := _cut(node, loop)) and cut < size}
-    chain = [size, *sorted(cuts, reverse=True), 1]
-    if any([outer % inner for outer, inner in zip(chain, chain[1:])]):
-        return ()
-    return tuple([outer // inner for outer, inner in zip(chain[1:], chain[2:])])
+    divisions = [node for node in toposort((kernel,)) if node.op in _DIVISIONS]
+    for of_digits in (True, False):
+        cuts = {cut for node in divisions if 0 < (cut := _cut(node, loop, of_digits)) < size}
+        chain = [size, *sorted(cuts, reverse=True), 1]
+        if not any([outer % inner for outer, inner in zip(chain, chain[1:])]):
+            return tuple([outer // inner for outer, inner in zip(chain[1:], chain[2:])])
+    return ()
 
 
-def _cut(node: UOp, loop: UOp) -> int:
-    """d where the node is a quotient by d of the loop, or what is left of one; 0: neither."""
-    if node.op not in _DIVISIONS or node.src[1].op is not Ops.CONST:
+def _cut(node: UOp, loop: UOp, of_digits: bool) -> int:
+    """d where the node is a quotient by d of the loop, or what is left of one; 0: neither.
+
+    Or of a digit of it, as where a window runs along an axis of 4 that was joined with others: `(k + i // 6 % 4) // 2` takes i apart at 12.
+    """
+    if node.src[1].op is not Ops.CONST:
         return 0
     term, divisor = node.src[0], node.src[1].arg
-    while term.op is Ops.FLOORDIV and term.src[1].op is Ops.CONST:
-        term, divisor = term.src[0], divisor * term.src[1].arg
-    return divisor if divisor > 1 and coefficient(term, loop) == 1 else 0
+    while divisor > 1 and coefficient(term, loop) != 1:
+        own = [part for part in term.src if loop in counters_in(part)]
+        if len(own) != 1:
+            return 0
+        if term.op in _DIVISIONS and term.src[1].op is Ops.CONST:
+            inner = term.src[1].arg
+            if term.op is Ops.MOD and (inner % divisor or not of_digits):
+                return 0
+            divisor *= 1 if term.op is Ops.MOD else inner
+        elif term.op is not Ops.ADD or not of_digits:
+            return 0
+        (term,) = own
+    return divisor if divisor > 1 else 0
 
 
 def _loops(kernel: UOp) -> list[UOp]:
