@@ -75,6 +75,13 @@ def test_what_follows_the_sums_of_rows_is_not_computed_one_by_one() -> None:
     assert sums(x.mean(1)[1000:3000].gelu()) == 1  # nor for a slice of them
 
 
+def test_what_follows_the_sums_of_short_rows_is_not_computed_one_by_one() -> None:
+    """Rows of 16 are added up each; of rows of 5 and costly work lanes are gathered."""
+    assert sums(given(9000, 16).max(1).gelu()) == 1 == sums(given(9000, 16).exp().sum(1).log())
+    assert sums(given(9000, 5).max(1).gelu()) == 0 == sums(given(90, 16).max(1).gelu())
+    assert sums(given(9000, 16).max(1) * 2) == 0
+
+
 def test_a_product_whose_results_are_reduced_runs_in_tiles() -> None:
     assert len(stored((given(3, 40, 64) @ given(64, 30)).max(0))) == 2
     assert len(stored((given(3, 6, 8) @ given(8, 10)).max(0))) == 1  # as short as a launch

@@ -127,6 +127,27 @@ def test_many_short_rows_whose_loops_wait_for_each_other_have_kernels_of_their_o
     assert calls(Tensor.empty(30_000, 5).logsumexp(-1), CPU) == 1  # lanes are rows
 
 
+def test_a_norm_of_many_short_rows_has_a_kernel_for_each_loop_that_waits_for_another() -> None:
+    """From the first sum of a row to its root is longer than a core foresees; what is one loop over a row waits for nothing."""
+    short, long, few = [Tensor.empty(*shape) for shape in ((3000, 20), (300, 2000), (30, 20))]
+    assert calls(short.layernorm(), CPU) > 2 > calls(long.layernorm(), CPU)
+    assert calls(few.layernorm(), CPU) == 1 == calls(few.var(-1), CPU)
+    assert calls(short.var(-1), CPU) == 2 == calls(Tensor.empty(3000, 7).var(-1), CPU)
+    assert calls(short - short.mean(-1, keepdim=True), CPU) == 1
+    assert calls(Tensor.empty(20_000, 200).var(-1), CPU) == 1  # read again from memory
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 13, 20])
+def test_norms_of_short_rows_are_right(length: int) -> None:
+    rows = np.random.default_rng(length).standard_normal((3000, length)).astype(np.float32)
+    x = Tensor(rows).realize()
+    centered = rows - rows.mean(-1, keepdims=True)
+    variance = np.square(centered).mean(-1, keepdims=True)
+    found = x.layernorm().numpy(), x.var(-1, correction=0).numpy()
+    np.testing.assert_allclose(found[0], centered / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found[1], variance[:, 0], rtol=1e-5, atol=1e-6)
+
+
 def test_a_product_that_other_rows_read_runs_in_tiles() -> None:
     x, product = Tensor.empty(3, 9, 69, 8), Tensor.empty(3, 69, 127) @ Tensor.empty(127, 8)
     assert calls(x * product.reshape(3, 1, 69, 8), CPU) == 2

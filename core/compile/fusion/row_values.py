@@ -17,6 +17,7 @@ from proofgrad.core.compile.fusion.work import (
     axis_below,
     cycles_of_work,
     last_axis,
+    length_of,
     pays_a_buffer,
 )
 from proofgrad.core.compile.machine.target import Target
@@ -104,7 +105,7 @@ def _is_worth_a_buffer(
     if value.op not in ELEMENTWISE and value.op not in MOVEMENT:
         return False
     reductions = [loop for loop in loops if loop.op is Ops.REDUCE_AXIS]
-    short = sum([_length(r) <= SHORT_REDUCTION for r in reductions])
+    short = sum([length_of(r) <= SHORT_REDUCTION for r in reductions])
     reads = sum([_share(loop, value) for loop in loops])
     again = reads - max(1, short if is_one else 1)  # one kernel writes short ones out as one
     are_alike = len({(r.src[0].shape, r.arg[1]) for r in reductions}) <= 1
@@ -164,16 +165,11 @@ def _cycles_to_fill(
     return max(0.0, least * reads * core.gather_cycles - apart * core.transposed_cycles)
 
 
-def _length(reduction: UOp) -> int:
-    """How many elements are combined to one."""
-    return prod([reduction.src[0].shape[axis] for axis in reduction.arg[1]])
-
-
 def _is_kept(reduction: UOp, target: Target) -> bool:
     """Whether a kernel keeps what it computed of a row: one that lies along memory, or across it, of which it keeps a vector of rows at least."""
     value, axes = reduction.src[0], reduction.arg[1]
     last = max([axis for axis, size in enumerate(value.shape) if size != 1], default=0)
-    nbytes, lanes = _length(reduction) * value.dtype.itemsize, target.lanes(value.dtype)
+    nbytes, lanes = length_of(reduction) * value.dtype.itemsize, target.lanes(value.dtype)
     if last in axes:
         return nbytes <= target.scratch_bytes
     room = min(target.scratch_bytes, target.room_bytes)

@@ -1,6 +1,6 @@
 """Which reductions run inside the kernel that uses them, row by row, instead of filling a buffer.
 
-Owns: the conditions. Does not own: the rest of the choice of buffers (fusion/kernels.py).
+Owns: the conditions. Does not own: how long loops over a row wait for each other (waiting.py), the rest of the choice of buffers (kernels.py).
 
 A softmax takes the maximum of a row, then a sum, then writes the row: one kernel does all three while
 the row is in the cache. That is so where the results of a reduction change with the outer loops of the
@@ -14,20 +14,14 @@ from math import prod
 from typing import TypeAlias
 
 from proofgrad.core.compile.fusion.parts_for_units import ENOUGH
-from proofgrad.core.compile.fusion.work import (
-    BUSY,
-    SHORT_REDUCTION,
-    cycles_of_work,
-    flips_last,
-    pays_a_buffer,
-)
+from proofgrad.core.compile.fusion.waiting import waits_longer
+from proofgrad.core.compile.fusion.work import computed_by, flips_last
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES, lines_that_stay
+from proofgrad.core.compile.schedule.cost_model import lines_that_stay
 from proofgrad.core.compile.schedule.threads import operations_worth_sharing
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
 # Elements of rows take about so many operations each: without rows to share out, few of them run in one thread.
@@ -99,7 +93,7 @@ def _runs_in_one_user(
     others = [_end_and_axes(n, consumers, stored) for n in inside if n.op is Ops.REDUCE_AXIS]
     if _are_outer(end, axes):  # and no columns, whose loops would run inside of those of such rows
         are_rows = all([x is None or x[1] is None or _are_outer(end, x[1]) for x in others])
-        return are_rows and not _waits_longer(node, end, longest, inside, stored, target)
+        return are_rows and not waits_longer(node, end, longest, inside, stored, target)
     are_alike = all([other is None or other == found for other in others])
     # What is padded is written in parts by a kernel of its own; here each of the loops would ask for each element. What lies backwards fills no lanes.
     both = (*inside, *computed_by(node, stored))
@@ -137,12 +131,6 @@ def ends_and_axes(
             else:
                 stack.append(user)
     return ends
-
-
-def computed_by(end: UOp, stored: set[UOp]) -> list[UOp]:
-    """What a kernel computes."""
-    nodes = end.toposort(lambda n: n is end or n not in stored)
-    return [n for n in nodes if n is end or n not in stored]
 
 
 def _moving_axes(node: UOp) -> Axes:
@@ -189,26 +177,6 @@ def _are_columns(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
     if target.work_items or beside < LEAST_BESIDE:
         return False
     return lines_that_stay(beside * end.dtype.itemsize, target) >= longest
-
-
-def _waits_longer(
-    node: UOp, end: UOp, longest: int, inside: list[UOp], stored: set[UOp], target: Target
-) -> bool:
-    """Whether short rows wait longer, each loop over one for the end of the one before, than kernels take that have a loop each over all rows.
-
-    A core has busy units while as many vectors as it adds up at once go on side by side: those of the row, or what it foresees of the next ones.
-    """
-    lanes, core = 0 if target.work_items else target.lanes(node.dtype), target.core
-    are_lanes = longest <= SHORT_REDUCTION and elements(end.shape) <= elements(node.shape)
-    if lanes < 2 or are_lanes:  # of rows, which are written out
-        return False
-    work = max([cycles_of_work(n, stored, parts=BUSY) for n in (end, node)])
-    vectors = longest / lanes
-    foreseen = core.foreseen_instructions * SHORT_CYCLES / max(work, SHORT_CYCLES)
-    side_by_side = max(1.0, vectors, foreseen)
-    waits = work * vectors * max(0.0, core.sums_at_once / side_by_side - 1)
-    loops = sum([n.op is Ops.REDUCE_AXIS for n in inside])  # over a row, beside the last
-    return pays_a_buffer(end, waits * elements(node.shape), loops, target)
 
 
 def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from proofgrad.core.compile.fusion.rows import Axes, Shape, computed_by, ends_and_axes
+from proofgrad.core.compile.fusion.rows import Axes, Shape, ends_and_axes
+from proofgrad.core.compile.fusion.work import computed_by
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction

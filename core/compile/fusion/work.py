@@ -9,7 +9,7 @@ vectors of short rows, of which lanes are left empty, or, where vectors run alon
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from math import prod
+from math import log2, prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running, runs_along
@@ -26,6 +26,8 @@ from proofgrad.core.ir.uop import UOp
 
 # An estimate is not exact: a buffer in the caches has to save so many times what it takes.
 CLEARLY = 2
+# Lanes of rows side by side are gathered where that takes less than this part of the work on one element after the other.
+CLEARLY_LESS = 0.9
 # While the next row is added up so many cycles of work on one element show no more (measured: nothing of a division and a sum does, all
 # of an exponential).
 HIDDEN_CYCLES = 8
@@ -99,6 +101,12 @@ def _near(end: UOp, stored: Container[UOp], start: UOp | None = None) -> list[UO
                     found.add(source)
                     around.append(source)
     return around
+
+
+def computed_by(end: UOp, stored: Container[UOp]) -> list[UOp]:
+    """What a kernel computes, sources first."""
+    nodes = end.toposort(lambda n: n is end or n not in stored)
+    return [n for n in nodes if n is end or n not in stored]
 
 
 def buffer_cycles(node: UOp, reads: int, target: Target) -> float:
@@ -190,6 +198,11 @@ def axis_below(node: UOp, source: UOp, axis: int) -> int | None:
     return None
 
 
+def length_of(reduction: UOp) -> int:
+    """How many elements are combined to one."""
+    return prod([reduction.src[0].shape[axis] for axis in reduction.arg[1]])
+
+
 def last_axis(node: UOp) -> int:
     """The last axis of more than one element."""
     return max([a for a, n in enumerate(node.shape) if n != 1], default=0)
@@ -244,7 +257,11 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
     near = [n for n in _near(end, stored, reduction) if n is not reduction]
     if any([_combines(n) and n not in stored for n in near]):
         return False  # of the same row: two kernels would reduce it
-    is_of_scalars = not is_contraction(reduction) and _is_along_memory(reduction)
+    is_sum = not is_contraction(reduction)
+    is_short = (
+        is_sum and not runs_along(reduction) and _is_short(reduction) and _reads_along(reduction)
+    )
+    is_of_scalars = is_short or (is_sum and _is_along_memory(reduction))
     parts = OF_ONE_ELEMENT if is_of_scalars else _WHOLE
     work = cycles_of_work(end, stored, reduction, parts)
     if is_of_scalars:
@@ -252,7 +269,18 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
         one = target.core.multiply_add_cycles
         work -= one if is_running(reduction) else HIDDEN_CYCLES
     vectors = size if is_of_scalars else used * vectors_of_rows(reduction.shape, lanes)
-    return pays_a_buffer(reduction, work * (vectors - size / lanes), 1, target)
+    wasted = work * (vectors - size / lanes)
+    gathered = length_of(reduction) * target.core.gather_cycles
+    if is_short and gathered < CLEARLY_LESS * (work + HIDDEN_CYCLES):  # rows are lanes
+        wasted = min(wasted, _cycles_apart(reduction, lanes, target))
+    return pays_a_buffer(reduction, wasted, 1, target)
+
+
+def _cycles_apart(reduction: UOp, lanes: int, target: Target) -> float:
+    """How much longer it takes to gather lanes of short rows, side by side, than to add up the lanes of each."""
+    gathered = length_of(reduction) * target.core.gather_cycles
+    added_up = target.core.multiply_add_cycles * (1 + log2(lanes))
+    return max(0.0, gathered - added_up) * elements(reduction.shape)
 
 
 def _combines(node: UOp) -> bool:
@@ -269,8 +297,7 @@ def _is_along_memory(reduction: UOp) -> bool:
 
 def _is_short(reduction: UOp) -> bool:
     """Whether it is written out."""
-    combined: int = prod([reduction.src[0].shape[axis] for axis in reduction.arg[1]])
-    return combined <= SHORT_REDUCTION
+    return length_of(reduction) <= SHORT_REDUCTION
 
 
 def _reads_along(reduction: UOp) -> bool:
