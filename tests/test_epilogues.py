@@ -60,6 +60,9 @@ def test_what_follows_running_sums_of_rows_is_not_computed_one_by_one() -> None:
     assert sums(given(8, 135, 5).cumsum(2).sqrt().relu() / 3) == 1  # more than an addition hides
     assert sums(given(8, 20).cumsum(1).gelu()) == 0  # too few to launch a kernel for
     assert sums(given(5000, 16).cumsum(1).gelu()) == 1
+    columns = given(49, 4, 117).cumsum(0)
+    assert sums(columns.gelu().transpose(1, 2) * 2) == 1  # lanes would lie apart
+    assert sums(columns.transpose(1, 2) * 2) == 0 == sums(columns.gelu() * 2)
     (cotangent,) = (x.cumsum(1) * given(256, 128)).sum().gradient(x)  # from the end on
     assert sums(cotangent.gelu()) == 1
 

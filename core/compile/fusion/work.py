@@ -262,6 +262,8 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
         is_sum and not runs_along(reduction) and _is_short(reduction) and _reads_along(reduction)
     )
     is_of_scalars = is_short or (is_sum and _is_along_memory(reduction))
+    if is_running(reduction) and _is_turned(reduction, near):  # lanes of it lie apart in the end
+        is_of_scalars = True
     parts = OF_ONE_ELEMENT if is_of_scalars else _WHOLE
     work = cycles_of_work(end, stored, reduction, parts)
     if is_of_scalars:
@@ -274,6 +276,18 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
     if is_short and gathered < CLEARLY_LESS * (work + HIDDEN_CYCLES):  # rows are lanes
         wasted = min(wasted, _cycles_apart(reduction, lanes, target))
     return pays_a_buffer(reduction, wasted, 1, target)
+
+
+def _is_turned(reduction: UOp, near: Sequence[UOp]) -> bool:
+    """Whether another axis is the last one behind a move of what is made of a reduction."""
+    around = set(near)
+    return any(
+        [
+            reduction in move.toposort(lambda n: n in around)
+            for move in near
+            if move.op is Ops.PERMUTE and move.arg[last_axis(move)] != last_axis(move.src[0])
+        ]
+    )
 
 
 def _cycles_apart(reduction: UOp, lanes: int, target: Target) -> float:
