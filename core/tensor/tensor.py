@@ -7,7 +7,6 @@ operations, which its base classes add one subject at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from proofgrad.core import settings
@@ -130,15 +129,20 @@ class Tensor(
         keeps_graph = self._leads_to_a_parameter()
         origins = _origins(self)
         is_alone = not keeps_graph and owners_of_attribute(self, "_uop") == 1
+        if not is_alone or changed_in_part(self._uop) is None:
+            return self._take_again(is_alone, keeps_graph, origins)
         # A part of memory may be written to in place: no graph may be left then that says to do it again.
-        with Interrupts() if is_alone and changed_in_part(self._uop) is not None else nullcontext():
-            node = machine.run_again(self._uop, self.device, is_alone)
-            if node is None:
-                return False
-            if origins is not None:
-                note_origins(node, origins)
-            if not keeps_graph:
-                self._become(node)
+        with Interrupts():
+            return self._take_again(is_alone, keeps_graph, origins)
+
+    def _take_again(self, is_alone: Flag, keeps_graph: Flag, origins: Origins | None) -> Flag:
+        node = machine.run_again(self._uop, self.device, is_alone)
+        if node is None:
+            return False
+        if origins is not None:
+            note_origins(node, origins)
+        if not keeps_graph:
+            self._become(node)
         return True
 
     def schedule(self, *others: Tensor) -> list[ScheduleItem]:

@@ -5,6 +5,7 @@ Owns: taking the two apart, seeing the latter. Does not own: which slices are pa
 
 from __future__ import annotations
 
+from proofgrad.core.ir.op_names import BUFFER, PARAM, RESHAPE, WHERE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -23,7 +24,7 @@ def first_element(source: UOp) -> int:
 def changed_in_part(value: UOp) -> UOp | None:
     """The memory, a BUFFER or PARAM, of which a value has the elements but for some that are chosen; None: there is none."""
     below, has_choices = value, False
-    while below.op is Ops.WHERE or below.op is Ops.RESHAPE:
-        has_choices = has_choices or below.op is Ops.WHERE
+    while (op := below.op) is WHERE or op is RESHAPE:
+        has_choices = has_choices or op is WHERE
         below = below.src[-1]
-    return below if has_choices and below.op in (Ops.BUFFER, Ops.PARAM) else None
+    return below if has_choices and (op is BUFFER or op is PARAM) else None

@@ -62,27 +62,27 @@ class _Pool:
 
     def take(self) -> _Result:
         """One that nobody has: no other thread either, for it is in no list until it is held."""
-        for _ in range(len(self._results)):
-            result = self._first()
-            if result is not None and is_result_free(result):
+        results = self._results
+        for _ in range(len(results)):
+            try:
+                result = results.popleft()
+            except IndexError:  # other threads have them all
+                break
+            if is_result_free(result):
                 return result
-            if result is not None:
-                self._results.append(result)
+            results.append(result)
         return self._new_result()  # in place of the oldest
-
-    def _first(self) -> _Result | None:
-        """The oldest, which is in no list then; None if other threads have them all."""
-        try:
-            return self._results.popleft()
-        except IndexError:
-            return None
 
     def let_go_held(self) -> None:
         """Keep no result that somebody has, who has it alone then."""
-        for _ in range(len(self._results)):
-            result = self._first()
-            if result is not None and is_result_free(result):
-                self._results.append(result)
+        results = self._results
+        for _ in range(len(results)):
+            try:
+                result = results.popleft()
+            except IndexError:
+                break
+            if is_result_free(result):
+                results.append(result)
 
     def _new_result(self) -> _Result:
         RUNS.count(self._info.nbytes)

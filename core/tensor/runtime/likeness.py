@@ -164,13 +164,23 @@ class Likeness:
             node = nodes[k]
             if computed and (known := computed.get(ref(node))) is not None:
                 nodes[k] = node = known
-            if op is None:
-                if count in (_LINE, _NUMBER):
-                    part = _part_like if count == _LINE else _number_like
-                    line = part(node, dtype, arg, where[0])
-                    if line is None or lines.setdefault(where[1], line) is not line:
+            if where is None:  # most often, and asked first
+                if op is None:
+                    if node is not (arg if count == _ITSELF else nodes[count]):
                         return None
-                elif node is not (arg if count == _ITSELF else nodes[count]):
+                    continue
+                if node.op is not op or node.dtype is not dtype:
+                    return None
+                if (own := node.arg) is not arg and own != arg:
+                    return None
+                sources = node.src
+                if len(sources) != count:
+                    return None
+                nodes += sources
+            elif op is None:
+                part = _part_like if count == _LINE else _number_like
+                line = part(node, dtype, arg, where[0])
+                if line is None or lines.setdefault(where[1], line) is not line:
                     return None
             elif node.op is not op or node.dtype is not dtype:
                 return None
@@ -180,16 +190,8 @@ class Likeness:
                 if not _are_at(node.arg, arg, values):
                     return None
                 nodes += node.src
-            elif node.arg != arg:
+            elif node.arg != arg or node.src[1] is not where:  # a BUFFER
                 return None
-            elif op is BUFFER:
-                if node.src[1] is not where:
-                    return None
-            else:
-                sources = node.src
-                if len(sources) != count:
-                    return None
-                nodes += sources
         return Alike(nodes, lines, values)
 
     def buffers_of(self, alike: Alike) -> list[UOp] | None:
