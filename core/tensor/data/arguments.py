@@ -234,7 +234,7 @@ def _tells(function: _F, names: Mapping[str, str]) -> _F:
                 f"the second argument of {function.__name__}({args[1]}, {args[2]}) is keepdim, True or False;"
                 f" several axes are one argument: {function.__name__}(({args[1]}, {args[2]}))"
             )
-        for name in options.keys() & names.keys() if options else ():
+        for name in () if names.keys().isdisjoint(options) else options.keys() & names.keys():
             alone = "; it gives the values alone, see argmax" if function.__name__ == "max" else ""
             raise TypeError(f"{function.__name__}() takes {names[name]}=, not {name}={alone}")
         return function(*args, **options)

@@ -86,6 +86,7 @@ def least_float(dtype: DType) -> DType:
     return dtype if dtype in _FLOATS_AND_CODES else dtypes.default_float
 
 
+@cache
 def sum_dtype(dtype: DType) -> DType:
     """The type of a sum: integers of fewer than 32 bits widen to 32, as counts would overflow."""
     if dtype.is_bool:
@@ -95,6 +96,7 @@ def sum_dtype(dtype: DType) -> DType:
     return dtype
 
 
+@cache
 def accumulation_dtype(dtype: DType) -> DType:
     """The type in which a sum of `dtype` runs before it is rounded once to `dtype`."""
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else computed_dtype(dtype)

@@ -25,6 +25,8 @@ from proofgrad.core.tensor.runtime.once import copy_once
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
 from proofgrad.core.tensor.runtime.table import MEMORY, NUMBERS, new_buffer
 
+SHRINK = Ops.SHRINK
+
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import BufferInfo
 
@@ -60,7 +62,7 @@ def buffer_of(uop: UOp) -> UOp | None:
 def _below_shape(uop: UOp) -> UOp:
     """What `uop` shows from its first element on: below RESHAPE, and below SHRINK to a size of variables."""
     node = uop.src[0] if uop.op is RESHAPE else uop
-    is_whole = node.op is Ops.SHRINK and node.src[0].op is BUFFER and node.arg[0][0] == 0
+    is_whole = node.op is SHRINK and node.src[0].op is BUFFER and node.arg[0][0] == 0
     if is_whole and not is_plain(uop.shape) and node.src[0].arg == elements(uop.shape):
         return node.src[0]
     return node
@@ -87,7 +89,7 @@ def memory_of(buffer: UOp | None) -> Any:
     assert buffer is not None
     if buffer.op is BUFFER:
         return MEMORY.data[ref(buffer)]  # type: ignore[attr-defined]
-    if buffer.op is Ops.SHRINK:
+    if buffer.op is SHRINK:
         begin = first_element(buffer) * buffer.dtype.itemsize
         whole = MEMORY[buffer.src[0]]
         return Device[buffer.src[0].src[1].arg].part(whole, begin) if begin else whole
@@ -153,7 +155,7 @@ def in_shape(buffer: UOp, shape: Shape) -> UOp:
     """The first elements of a buffer, all of them if no size is or was a variable, in this shape."""
     count = elements(shape) if is_plain(shape) else _count(shape)
     if count != buffer.arg:
-        buffer = fresh_node(Ops.SHRINK, buffer.dtype, (buffer,), ((0, count),), (count,))
+        buffer = fresh_node(SHRINK, buffer.dtype, (buffer,), ((0, count),), (count,))
     if shape == buffer.shape:
         return buffer
     return fresh_node(RESHAPE, buffer.dtype, (buffer,), shape, shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from proofgrad.core.compile.passes.memory import memory_below
-from proofgrad.core.ir.op_names import BUFFER, RESHAPE
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, RESHAPE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp
@@ -18,6 +18,8 @@ from proofgrad.core.tensor.runtime.canonical import computed, line_of_memory
 from proofgrad.core.tensor.runtime.device import HOST, Device
 from proofgrad.core.tensor.runtime.memory import is_view, memory_if_known, memory_of
 from proofgrad.core.tensor.runtime.recording import recorder, refuse_read
+
+SHRINK = Ops.SHRINK
 
 
 def read(uop: UOp, device: str) -> bytearray:
@@ -30,7 +32,7 @@ def read(uop: UOp, device: str) -> bytearray:
     uop = computed(uop)
     part = _part_to_read(uop)
     if part is None:
-        uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
+        uop = UOp(CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
         uop = machine.run_again(uop, device, is_alone=False) or machine.realize([uop], device)[0]
         part = _part_to_read(uop)
     assert part is not None
@@ -44,7 +46,7 @@ def at_hand(uop: UOp) -> memoryview | None:
     if recorder() is not None or not is_plain(uop.shape) or not elements(uop.shape):
         return None
     node, begin = computed(uop), 0
-    if node.op is Ops.SHRINK and node.arg[1:] == tuple([(0, n) for n in node.src[0].shape[1:]]):
+    if node.op is SHRINK and node.arg[1:] == tuple([(0, n) for n in node.src[0].shape[1:]]):
         begin = node.arg[0][0] * elements(node.shape[1:]) * node.dtype.itemsize
         node = computed(node.src[0])
     while node.op is RESHAPE:
@@ -61,7 +63,7 @@ def at_hand(uop: UOp) -> memoryview | None:
 def _part_to_read(uop: UOp) -> UOp | None:
     """The BUFFER whose first elements are those of `uop` in order, or SHRINK to a part that begins with them; None: there is none."""
     node = uop.src[0] if uop.op is RESHAPE else uop
-    if node.op is Ops.SHRINK and node.src[0].op is BUFFER and node.arg[0][0] == 0:
+    if node.op is SHRINK and node.src[0].op is BUFFER and node.arg[0][0] == 0:
         node = node.src[0]
     if node.op is BUFFER:
         return node if node.src[1].arg != HOST else None
@@ -71,7 +73,7 @@ def _part_to_read(uop: UOp) -> UOp | None:
     buffer, first = line
     if not Device[buffer.src[1].arg].target.has_parts:
         return None
-    return UOp(Ops.SHRINK, uop.dtype, (buffer,), ((first, buffer.arg),))
+    return UOp(SHRINK, uop.dtype, (buffer,), ((first, buffer.arg),))
 
 
 def value_of_shape(shape: Shape) -> tuple[int, ...]:

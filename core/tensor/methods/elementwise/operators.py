@@ -23,6 +23,8 @@ from proofgrad.core.tensor.methods.elementwise.operands import Operands
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.runtime.device import Device
 
+CMPLT, CMPEQ, SQRT, NOT = Ops.CMPLT, Ops.CMPEQ, Ops.SQRT, Ops.NOT
+
 
 class Operators(Operands):
     """Arithmetic, comparisons, selection, rounding."""
@@ -41,7 +43,7 @@ class Operators(Operands):
 
     def neg(self) -> Self:
         """`-self`."""
-        if self.dtype.is_bool:
+        if self._uop.dtype is dtypes.bool:
             raise DtypeError("cannot negate bools; use ~x for the logical not")
         return self._unary(NEG)
 
@@ -50,7 +52,7 @@ class Operators(Operands):
         a, b = self._pair("-", x)
         if reverse:
             a, b = b, a
-        if a.dtype.is_bool:
+        if a.dtype is dtypes.bool:
             raise DtypeError("cannot subtract bools; use ^ for the exclusive or")
         return self._rounded(UOp(ADD, a.dtype, (a, UOp(NEG, b.dtype, (b,)))), x)
 
@@ -205,11 +207,11 @@ class Operators(Operands):
         """`~self`: every bit flipped; of bools the logical not."""
         if self.is_floating_point():
             raise DtypeError(f"~ takes bools and integers, not {self.dtype}")
-        return self._unary(Ops.NOT)
+        return self._unary(NOT)
 
     def logical_not(self) -> Self:
         """True where an element is 0 (false)."""
-        return self.bool()._unary(Ops.NOT)
+        return self.bool()._unary(NOT)
 
     def lshift(self, x: Operand, reverse: Flag = False) -> Self:
         """`self << x`; 0 if x is the width of the type or more."""
@@ -245,11 +247,11 @@ class Operators(Operands):
 
     def __lt__(self, other: Operand) -> Self:
         """`self < other`; false if either is NaN."""
-        return self._binary(Ops.CMPLT, "<", other)
+        return self._binary(CMPLT, "<", other)
 
     def __gt__(self, other: Operand) -> Self:
         """`self > other`; false if either is NaN."""
-        return self._binary(Ops.CMPLT, ">", other, swap=True)
+        return self._binary(CMPLT, ">", other, swap=True)
 
     def __le__(self, other: Operand) -> Self:
         """`self <= other`; false if either is NaN."""
@@ -268,11 +270,11 @@ class Operators(Operands):
 
     def eq(self, x: Operand) -> Self:
         """Equal; false if either is NaN."""
-        return self._binary(Ops.CMPEQ, "==", x)
+        return self._binary(CMPEQ, "==", x)
 
     def ne(self, x: Operand) -> Self:
         """Not equal; true if either is NaN."""
-        return self._binary(Ops.CMPEQ, "!=", x)._unary(Ops.NOT)
+        return self._binary(CMPEQ, "!=", x)._unary(NOT)
 
     def __eq__(self, other: Operand) -> Self:  # type: ignore[override]
         return NotImplemented if other is None else self.eq(other)
@@ -371,7 +373,7 @@ class Operators(Operands):
         """The op of the IR on this Tensor and others of the same type and shape.
 
         Example:
-            Tensor([1]).alu(Ops.ADD, Tensor([2]))  # [3]
+            Tensor([1]).alu(ADD, Tensor([2]))  # [3]
         """
         if op not in ALU:
             raise ArgumentError(f"alu takes an op of elements, not {op}; there are {sorted(ALU)}")
@@ -421,7 +423,7 @@ class Operators(Operands):
 
     def sqrt(self) -> Self:
         """The square root, correctly rounded; NaN below 0."""
-        return self._as_float()._unary(Ops.SQRT)
+        return self._as_float()._unary(SQRT)
 
     def reciprocal(self) -> Self:
         """`1 / self`."""
@@ -464,7 +466,7 @@ class Operators(Operands):
 
     def isnan(self) -> Self:
         """Is the element NaN?"""
-        return self._binary(Ops.CMPEQ, "isnan", self)._unary(Ops.NOT)
+        return self._binary(CMPEQ, "isnan", self)._unary(NOT)
 
     def isinf(self, detect_positive: Flag = True, detect_negative: Flag = True) -> Self:
         """Is the element infinite? Of the signs asked for."""
@@ -491,5 +493,5 @@ def _expanded(node: UOp, shape: Shape) -> UOp:
 def _at_most(a: UOp, b: UOp) -> UOp:
     """a <= b. For floats not `not b < a`, which NaN would make true."""
     if not a.dtype.is_float:
-        return b.alu(Ops.CMPLT, a).alu(Ops.NOT)
-    return a.alu(Ops.CMPLT, b).alu(Ops.OR, a.alu(Ops.CMPEQ, b))
+        return b.alu(CMPLT, a).alu(NOT)
+    return a.alu(CMPLT, b).alu(Ops.OR, a.alu(CMPEQ, b))

@@ -16,8 +16,10 @@ from proofgrad.core.tensor.data.arguments import normal_size, split_amount
 from proofgrad.core.tensor.runtime.once import copy_data_once
 from proofgrad.core.tensor.runtime.recording import at_least_now
 
+PAD, SHRINK = Ops.PAD, Ops.SHRINK
+
 Cut = tuple[Any, Any]
-SHRINK = Ops.SHRINK
+SHRINK = SHRINK
 
 
 def shrunk(node: UOp, cuts: Sequence[Cut]) -> UOp:
@@ -47,7 +49,7 @@ def padded(node: UOp, amounts: Sequence[Cut]) -> UOp:
 def _framed(node: UOp, frames: Sequence[Cut]) -> UOp:
     if all([frame == (0, 0) for frame in frames]):
         return node
-    return UOp(Ops.PAD, node.dtype, (node,), tuple(frames))
+    return UOp(PAD, node.dtype, (node,), tuple(frames))
 
 
 def _without(node: UOp, cuts: Sequence[Cut]) -> UOp:

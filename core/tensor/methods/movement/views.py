@@ -32,6 +32,8 @@ from proofgrad.core.tensor.methods.base import TensorBase, describe
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
 from proofgrad.core.tensor.methods.movement.room import padded, shrunk
 
+PERMUTE, FLIP = Ops.PERMUTE, Ops.FLIP
+
 
 class Views(TensorBase):
     """Methods that only change the shape or the order of elements."""
@@ -98,7 +100,7 @@ class Views(TensorBase):
         if len(given) != rank:
             raise ShapeError(f"permute {given} must name each axis of {show(self.shape)} once")
         axes = tuple([resolve_axis(axis, rank) for axis in given])
-        return self._with(UOp(Ops.PERMUTE, node.dtype, (node,), axes))
+        return self._with(UOp(PERMUTE, node.dtype, (node,), axes))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """The two axes exchanged."""
@@ -106,7 +108,7 @@ class Views(TensorBase):
         a, b = resolve_axis(dim0, self.ndim), resolve_axis(dim1, self.ndim)
         if order:  # a single element has no axes to exchange
             order[a], order[b] = b, a
-        return self._with(UOp(Ops.PERMUTE, self.dtype, (self._uop,), tuple(order)))
+        return self._with(UOp(PERMUTE, self.dtype, (self._uop,), tuple(order)))
 
     @property
     def T(self) -> Self:
@@ -158,7 +160,7 @@ class Views(TensorBase):
         """The given axes reversed; all of them if none is given."""
         axes = resolve_axes(None if axis is None else as_sizes((axis, *args)), self.ndim)
         flips = tuple([k in axes for k in range(self.ndim)])
-        return self._with(UOp(Ops.FLIP, self.dtype, (self._uop,), flips))
+        return self._with(UOp(FLIP, self.dtype, (self._uop,), flips))
 
     def _pad_zeros(self, arg: Sequence[tuple[int, int]]) -> Self:
         """Zeros around; negative amounts cut."""

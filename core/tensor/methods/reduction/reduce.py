@@ -13,6 +13,7 @@ from math import prod
 from typing import Self, TypeAlias
 
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import ADD
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.ir.uop import UOp
@@ -46,6 +47,7 @@ from proofgrad.core.tensor.methods.reduction.scan import (
     scan,
 )
 
+REDUCE_AXIS = Ops.REDUCE_AXIS
 Axes: TypeAlias = Whole | Sequence[int] | None
 
 
@@ -55,12 +57,15 @@ class Reduction(Movement, Elementwise):
     __slots__ = ()
 
     def _reduce(self, op: Ops, axis: Axes, keepdim: Flag) -> Self:
-        axes = resolve_axes(axis, self.ndim)
-        node = self._computed()._uop
+        node = self._uop
+        dtype, shape = node.dtype, node.shape
+        axes = resolve_axes(axis, len(shape))
+        node = node.cast(computed_dtype(dtype))
         if axes:
-            node = UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, axes)).cast(self.dtype)
-        kept = tuple([n for k, n in enumerate(self.shape) if k not in axes])
-        found = self._with(node if keepdim else reshape_node(node, kept))
+            node = UOp(REDUCE_AXIS, node.dtype, (node,), (op, axes)).cast(dtype)
+        if not keepdim:
+            node = reshape_node(node, tuple([n for k, n in enumerate(shape) if k not in axes]))
+        found = self._with(node)
         return found if axes else found._value()
 
     @takes_axis
@@ -68,9 +73,9 @@ class Reduction(Movement, Elementwise):
         self, axis: Axes = None, keepdim: Flag = False, dtype: DType | str | None = None
     ) -> Self:
         """The sum; `dtype` says in which type it is taken and given."""
-        result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
+        result = sum_dtype(self._uop.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result) if dtype is None else computed_dtype(result)
-        return self._in_type(wide)._reduce(Ops.ADD, axis, keepdim)._in_type(result)
+        return self._in_type(wide)._reduce(ADD, axis, keepdim)._in_type(result)
 
     @takes_axis
     def prod(
@@ -94,7 +99,7 @@ class Reduction(Movement, Elementwise):
     def _extreme(self, op: Ops, axis: Axes, keepdim: Flag) -> Self:
         if not prod(self.shape[k] for k in resolve_axes(axis, self.ndim)):
             raise AxisError(f"the {op.name.lower()} over no elements of {show(self.shape)}")
-        if self.dtype.is_bool:
+        if self._uop.dtype is dtypes.bool:
             return self.cast(dtypes.uint8)._reduce(op, axis, keepdim).bool()
         return self._reduce(op, axis, keepdim)
 
