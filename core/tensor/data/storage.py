@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
-from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float
+from proofgrad.core.ir.dtypes import DType, as_constant, dtypes, round_float
 from proofgrad.core.ir.evaluate import from_bits, to_bits
 from proofgrad.core.ir.shapes import Shape, ShapeError
 from proofgrad.core.tensor.data.errors import DtypeError, RangeError
@@ -82,7 +82,9 @@ def _misfit(elements: Sequence[Any], dtype: DType) -> str:
 
 
 def _pack(elements: Sequence[Any], dtype: DType) -> bytes:
-    if dtype.is_bool:
+    if dtype is dtypes.float32 or dtype is dtypes.float64:  # most often
+        return array.array(_CODES[dtype], elements).tobytes()
+    if dtype is dtypes.bool:
         return bytes(map(bool, elements))
     if dtype is dtypes.float16:
         return struct.pack(f"<{len(elements)}e", *[round_float(float(e), dtype) for e in elements])
@@ -91,14 +93,14 @@ def _pack(elements: Sequence[Any], dtype: DType) -> bytes:
     if dtype is dtypes.bfloat16:
         singles = array.array("f", [round_float(float(e), dtype) for e in elements]).tobytes()
         return b"".join([singles[k : k + 2] for k in range(2, len(singles), 4)])
-    if dtype.kind in (Kind.SIGNED, Kind.UNSIGNED):
-        elements = [int(e) for e in elements]
-    return array.array(_CODES[dtype], elements).tobytes()
+    return array.array(_CODES[dtype], [int(e) for e in elements]).tobytes()
 
 
 def unpack(data: bytes, dtype: DType) -> list[Any]:
     """The Python numbers in the bytes of a buffer."""
-    if dtype.is_bool:
+    if dtype is dtypes.float32:  # most often
+        return array.array("f", data).tolist()
+    if dtype is dtypes.bool:
         return [byte != 0 for byte in data]
     if dtype is dtypes.float16:
         return list(struct.unpack(f"<{len(data) // 2}e", data))

@@ -249,11 +249,12 @@ class _Runs:
             inputs = run.likeness.buffers_of(alike)
             if inputs is None or (run.copies and draws(roots, inputs)):
                 continue
-            given = [memory_of(buffer) for buffer in inputs]
+            given = run.likeness.memory(inputs, memory_of)
             check = compiler.checks() if run.is_asked else None
             if check is None:
                 return run.run(given, alike.values), run.asked.src
-            check.numbers(list(roots), run.graph, inputs, given, alike.values)
+            buffers = run.likeness.with_buffers(inputs)
+            check.numbers(list(roots), run.graph, buffers, given, alike.values)
             with check.launches(run.plan, given) as followed:
                 return run.run(given, alike.values, check, followed), run.asked.src
         return None

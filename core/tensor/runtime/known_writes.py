@@ -37,7 +37,7 @@ class KnownWrite(KeptRun):
         inputs = likeness.buffers_of(alike)
         if inputs is None:
             return None
-        memory = [memory_of(buffer) for buffer in inputs]
+        memory = likeness.memory(inputs, memory_of)
         is_ours = not isinstance(memory[slot], Borrowed)
         if not is_ours or owners_of_item(memory, slot) != _OF_TABLE_AND_LIST:
             return None

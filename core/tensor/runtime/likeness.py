@@ -6,7 +6,7 @@ Owns: what such a graph has to be like. Does not own: numbers (canonical.py), wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -17,7 +17,7 @@ from proofgrad.core.ir.shapes import Shape, elements, names_variables
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.canonical import line_of_memory
 from proofgrad.core.tensor.runtime.owners import owners_of_item
-from proofgrad.core.tensor.runtime.table import number_buffer
+from proofgrad.core.tensor.runtime.table import number_buffer, number_memory
 
 # What a node has to be: its op, type, argument, the number of its sources, and of a buffer where it is. Without an op it is to be the
 # node in place of the argument, or the one that was found in that position before, or a slice of memory.
@@ -80,9 +80,9 @@ def _line(node: UOp) -> UOp | None:
     return node if node.op is BUFFER else None
 
 
-def _number_like(node: UOp, dtype: DType, _: Shape, where: UOp) -> UOp | None:
-    """The memory of a constant on the device `where`, if the node is one of this type."""
-    return number_buffer(node, where.arg) if node.op is CONST and node.dtype is dtype else None
+def _number_like(node: UOp, dtype: DType, *_: Any) -> UOp | None:
+    """The node, if it is a constant of this type, which its device has memory for."""
+    return node if node.op is CONST and node.dtype is dtype else None
 
 
 def _part_like(node: UOp, dtype: DType, shape: Shape, where: UOp) -> UOp | None:
@@ -99,7 +99,7 @@ def _part_like(node: UOp, dtype: DType, shape: Shape, where: UOp) -> UOp | None:
 class Likeness:
     """The nodes of numbered graphs, each before its sources, and where their buffers are among them."""
 
-    __slots__ = ("_above", "_buffers", "_parts", "devices", "names")
+    __slots__ = ("_above", "_buffers", "_has_numbers", "_parts", "devices", "names")
 
     def __init__(
         self,
@@ -150,6 +150,7 @@ class Likeness:
         self._parts = parts
         self._buffers = [position for _, position in sorted(buffers.items())]
         self._above = _places_above(nodes, [nodes[position] for position in self._buffers])
+        self._has_numbers = bool(numbers)
         self.devices: list[str] = [where.arg for _, where in sorted(places.items())]
 
     def found(self, roots: Sequence[UOp], computed: Mapping[Any, UOp]) -> Alike | None:
@@ -195,12 +196,28 @@ class Likeness:
         return Alike(nodes, lines, values)
 
     def buffers_of(self, alike: Alike) -> list[UOp] | None:
-        """The buffers of graphs like these, in the order of their numbers; None where one is in place of two, which makes another graph."""
+        """The buffers of graphs like these, in the order of their numbers, and constants that are memory; None where one is in place of two,
+        which makes another graph.
+        """
         nodes, lines = alike.nodes, alike.lines
         found = [nodes[position] for position in self._buffers]
         if lines:
             found = [lines.get(k, node) for k, node in zip(self._buffers, found)]
         return found if len(found) < 2 or len(set(found)) == len(found) else None
+
+    def memory(self, inputs: Sequence[UOp], memory_of: Callable[[UOp], Any]) -> list[Any]:
+        """The memory of what `buffers_of` gives."""
+        if not self._has_numbers:
+            return [memory_of(buffer) for buffer in inputs]
+        return [
+            number_memory(node, device) if node.op is CONST else memory_of(node)
+            for node, device in zip(inputs, self.devices)
+        ]
+
+    def with_buffers(self, inputs: Sequence[UOp]) -> list[UOp]:
+        """What `buffers_of` gives, with a BUFFER for each constant."""
+        places = zip(inputs, self.devices)
+        return [number_buffer(n, device) if n.op is CONST else n for n, device in places]
 
     def is_sole_holder(self, alike: Alike, number: int) -> bool:
         """Whether nobody has the buffer of this number, or what is made of it, but the graphs, and the caller their one root."""

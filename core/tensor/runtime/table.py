@@ -42,8 +42,19 @@ def number_buffer(number: UOp, device: str) -> UOp:
 
 @functools.lru_cache(maxsize=1024)
 def _number_buffer(number: UOp, device: str, backend: Backend) -> UOp:
-    handle = claim(device, number.dtype.itemsize)
-    backend.copyin(handle, memoryview(pack([number.arg], number.dtype)))
-    buffer = new_buffer(number.dtype, 1, device, handle)
+    buffer = new_buffer(number.dtype, 1, device, _number_memory(number, device, backend))
     NUMBERS[buffer] = device
     return buffer
+
+
+def number_memory(number: UOp, device: str) -> Any:
+    """The memory behind `number_buffer`, for who needs no node for it."""
+    return _number_memory(number, device, Device[device])  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=1024)
+def _number_memory(number: UOp, device: str, backend: Backend) -> Any:
+    data = pack([number.arg], number.dtype)
+    handle = claim(device, len(data))
+    backend.copyin(handle, memoryview(data))
+    return handle
