@@ -192,8 +192,18 @@ class Creation(Factories, Indexing):
         """Normal with mean 0 and deviation 1 (Box and Muller, 1958)."""
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         wide = kind if kind is dtypes.float64 else dtypes.float32
+        sizes = _sizes_of(shape)
+        if is_plain(sizes):
+            where = canonical_device(kwargs.get("device"))
+            turn_key, chance_key = cls._random_key(where), cls._random_key(where)
+            return cls._drawn(turn_key._normal_of(chance_key, sizes, wide, kind), requires_grad)
         turn, chance = [cls.rand(*shape, dtype=wide, **kwargs) for _ in range(2)]
         return cls._drawn(turn._normal(chance, kind), requires_grad)
+
+    @made_once
+    def _normal_of(self, chance_key: Self, sizes: Shape, wide: DType, kind: DType) -> Self:
+        """The numbers of `randn`, of these two keys."""
+        return self._uniform(sizes, wide)._normal(chance_key._uniform(sizes, wide), kind)
 
     @made_once
     def _normal(self, chance: Self, kind: DType) -> Self:
