@@ -13,6 +13,7 @@ from proofgrad import Context, Tensor
 from proofgrad.core.tensor.runtime import changing
 from proofgrad.core.tensor.runtime.known_runs import _Runs
 from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.core.tensor.runtime.table import NUMBERS
 
 __all__ = ["machine"]
 
@@ -102,6 +103,35 @@ def test_a_run_with_another_number_is_known(fresh_runs: _Runs, monkeypatch: Any)
         (x * (k + 0.3)).realize()
     monkeypatch.setattr(compiler(), "plan", None)
     assert np.array_equal((x * 7.25).numpy(), values * np.float32(7.25))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "uint8"])
+def test_a_known_run_reads_each_number_of_its_type(
+    dtype: str, machine: str, checked_runs: _Runs
+) -> None:
+    x = Tensor([0, 1, 2, 3], dtype=dtype).realize()
+    for k in (*range(1, 9), 3, 3, 0, 60):
+        assert ((x * k) + (k + 1)).tolist() == [k * n + k + 1 for n in range(4)]
+
+
+def test_two_numbers_that_are_one_are_both_read(checked_runs: _Runs) -> None:
+    x, values = data(0)
+    pairs = [(k + 0.25, k + 0.5) for k in range(5)]
+    for a, b in [*pairs, (7.5, 7.5), (0.25, 8.5), (8.5, 0.25)]:
+        assert np.allclose(((x * a + 1) * b).numpy(), (values * np.float32(a) + 1) * np.float32(b))
+
+
+def test_a_known_run_with_another_number_makes_no_buffer(
+    fresh_runs: _Runs, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("CHECK", "0")  # which looks at memory by its nodes
+    x, values = data(0)
+    for k in range(changing.MOST_OWN + 3):
+        (x * (k + 0.3)).realize()
+    before = len(NUMBERS)
+    for k in range(100, 110):
+        assert np.array_equal((x * (k + 0.3)).numpy(), values * np.float32(k + 0.3))
+    assert len(NUMBERS) == before
 
 
 def test_two_numbers_have_kernels_that_know_them() -> None:

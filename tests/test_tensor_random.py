@@ -67,6 +67,25 @@ def test_rand_is_uniform_below_one(machine: str, dtype: str) -> None:
     assert abs(values.var() - 1 / 12) < 0.005
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (7, 11), (random.DRAWN_ONCE,)])
+def test_randn_is_made_of_the_next_two_uniform_draws(dtype: str, shape: tuple[int, ...]) -> None:
+    Tensor.manual_seed(5)
+    wide = "float64" if dtype == "float64" else "float32"
+    turn, chance = Tensor.rand(*shape, dtype=wide), Tensor.rand(*shape, dtype=wide)
+    expected = (turn * (2 * math.pi)).cos() * ((1 - chance).log() * -2).sqrt()
+    Tensor.manual_seed(5)
+    drawn = Tensor.randn(*shape, dtype=dtype)
+    assert drawn.tolist() == expected.cast(dtype).tolist()
+    assert Tensor.get_rng_state().tolist() == [5, 2]
+
+
+def test_randn_is_drawn_once_for_all_who_read_it(machine: str) -> None:
+    x = Tensor.randn(random.DRAWN_ONCE + 3)
+    more = (x + 1).numpy()
+    assert np.array_equal(x.numpy() + np.float32(1), more)
+
+
 def test_randn_has_mean_zero_and_deviation_one(machine: str) -> None:
     Tensor.manual_seed(0)
     values = Tensor.randn(DRAWS).numpy()

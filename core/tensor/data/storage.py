@@ -96,7 +96,7 @@ def _pack(elements: Sequence[Any], dtype: DType) -> bytes:
     return array.array(_CODES[dtype], [int(e) for e in elements]).tobytes()
 
 
-def unpack(data: bytes, dtype: DType) -> list[Any]:
+def unpack(data: bytes | bytearray, dtype: DType) -> list[Any]:
     """The Python numbers in the bytes of a buffer."""
     if dtype is dtypes.float32:  # most often
         return array.array("f", data).tolist()

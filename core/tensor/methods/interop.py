@@ -90,7 +90,7 @@ class Interop(Factories):
             raise ElementError(
                 f"item() of {self.numel()} elements, shape {show(self.shape)}; use tolist()"
             )
-        return unpack(bytes(self._bytes()), self.dtype)[0]
+        return unpack(self._bytes(), self._uop.dtype)[0]
 
     def __float__(self) -> Real:
         return float(self.item())

@@ -24,10 +24,12 @@ SHRINK = Ops.SHRINK
 
 def read(uop: UOp, device: str) -> bytearray:
     """The elements of `uop` as row-major bytes, computed if need be."""
-    if elements(uop.shape) == 0:
+    shape = uop.shape
+    if elements(shape) == 0:
         return bytearray()
     refuse_read()
-    if value_of_shape(uop.shape).count(0):
+    count = prod(value_of_shape(shape))
+    if not count:
         return bytearray()
     uop = computed(uop)
     part = _part_to_read(uop)
@@ -36,7 +38,7 @@ def read(uop: UOp, device: str) -> bytearray:
         uop = machine.run_again(uop, device, is_alone=False) or machine.realize([uop], device)[0]
         part = _part_to_read(uop)
     assert part is not None
-    data = bytearray(prod(value_of_shape(uop.shape)) * uop.dtype.itemsize)
+    data = bytearray(count * uop.dtype.itemsize)
     Device[memory_below(part).src[1].arg].copyout(memoryview(data), memory_of(part))
     return data
 
