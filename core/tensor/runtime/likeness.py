@@ -80,7 +80,7 @@ def _line(node: UOp) -> UOp | None:
     return node if node.op is BUFFER else None
 
 
-def _number_like(node: UOp, dtype: DType, *_: Any) -> UOp | None:
+def _number_like(node: UOp, dtype: DType, _: Shape, __: UOp) -> UOp | None:
     """The node, if it is a constant of this type, which its device has memory for."""
     return node if node.op is CONST and node.dtype is dtype else None
 
