@@ -42,7 +42,8 @@ def number_buffer(number: UOp, device: str) -> UOp:
 
 @functools.lru_cache(maxsize=1024)
 def _number_buffer(number: UOp, device: str, backend: Backend) -> UOp:
-    buffer = new_buffer(number.dtype, 1, device, _number_memory(number, device, backend))
+    handle = _number_memory(number, device, backend)  # type: ignore[arg-type]
+    buffer = new_buffer(number.dtype, 1, device, handle)
     NUMBERS[buffer] = device
     return buffer
 
