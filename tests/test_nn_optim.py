@@ -296,6 +296,16 @@ def test_first_steps_of_adam_in_float32_are_off_by_rounding_alone(b1: float, b2:
         np.testing.assert_allclose(param.numpy(), -np.sign(slope), rtol=1e-6, err_msg=str(step))
 
 
+@pytest.mark.parametrize("kind", [optim.Adam, optim.AdamW, optim.LAMB])
+def test_steps_do_not_depend_on_the_default_float(
+    kind: Callable[..., optim.Optimizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = trained(lambda params: kind(params, lr=0.1))
+    monkeypatch.setattr(dtypes, "default_float", dtypes.float16)
+    for found, value in zip(trained(lambda params: kind(params, lr=0.1)), expected):
+        np.testing.assert_array_equal(found, value)
+
+
 def test_state_has_the_names_of_checkpoints() -> None:
     names = list(get_state_dict(optim.Adam([Tensor([1.0])])))
     assert names == ["params.0", "lr", "b1_t", "b2_t", "m.0", "v.0"]

@@ -29,6 +29,32 @@ def test_the_default_float_is_that_of_now(monkeypatch: pytest.MonkeyPatch) -> No
     assert (x + y).dtype is promote(dtypes.uint64, dtypes.int64) is dtypes.float64
 
 
+FUNCTIONS = (
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "asinh", "acosh", "atanh", "erf", "round", "floor", "ceil", "trunc", "sigmoid", "softplus", "gelu", "silu", "elu", "mish", "softsign",
+    "softmax", "log_softmax", "logsumexp", "logcumsumexp", "std", "mean", "normalize", "layernorm", "hardtanh", "sign", "square",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("default", ["float16", "bfloat16", "float64"])
+def test_a_function_of_named_floats_does_not_depend_on_the_default_float(
+    name: str, default: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`x.round()` added 2**23 of the default type, which is infinite in float16, and Adam rounds a number of steps."""
+    values = {
+        kind: np.array([[0.001, -0.3, 1.5], [0.7, 2.5, -7.25]], kind)
+        for kind in ("float32", "float64")
+    }
+    expected = {kind: getattr(Tensor(value), name)() for kind, value in values.items()}
+    numbers = {kind: result.numpy() for kind, result in expected.items()}
+    monkeypatch.setattr(dtypes, "default_float", getattr(dtypes, default))
+    for kind, value in values.items():
+        found = getattr(Tensor(value), name)()
+        assert found.dtype is expected[kind].dtype
+        np.testing.assert_array_equal(found.numpy(), numbers[kind])
+
+
 def test_promotion_of_integers_agrees_with_numpy_where_an_integer_holds_both() -> None:
     for a in dtypes.ints:
         for b in dtypes.ints:

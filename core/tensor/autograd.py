@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
-from proofgrad.core.ir.op_names import BUFFER, DETACH
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -171,6 +171,8 @@ def _parts(library: Library, facts: Facts, node: UOp, cotangent: UOp) -> tuple[U
     """The cotangents of the sources of `node`. That of a copied value is copied back."""
     if isinstance(node.arg, CustomGradient):
         return node.arg.parts(node, cotangent)
+    if node.op is CONTIGUOUS:  # whose number only tells it apart
+        node = UOp(CONTIGUOUS, node.dtype, node.src)
     if node.op is not Ops.COPY:
         rules = library.sets[library.cotangents]
         return cotangents(rules, node, cotangent, facts, library.journal)

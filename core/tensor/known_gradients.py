@@ -100,7 +100,8 @@ class _Between:
         for source in sources:
             self.add_leaf(source)
         numbers[node] = len(self._form)
-        self._form.append((node.op, node.dtype, node.arg, *[numbers[s] for s in sources]))
+        arg = None if node.op is CONTIGUOUS else node.arg  # its number only tells it apart
+        self._form.append((node.op, node.dtype, arg, *[numbers[s] for s in sources]))
         self.nodes.append(node)
         return True
 

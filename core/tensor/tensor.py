@@ -44,6 +44,7 @@ from proofgrad.core.tensor.methods.base import (
     alive,
     describe,
     is_of_parameter,
+    own_copy,
 )
 from proofgrad.core.tensor.methods.calls import Calls
 from proofgrad.core.tensor.methods.creation.random import Creation
@@ -193,8 +194,12 @@ class Tensor(
         return same
 
     def clone(self, device: str | None = None) -> Self:
-        """A copy with a buffer of its own, on another device if one is named."""
-        return (self if device is None else self.to(device)).contiguous()
+        """A copy with a buffer of its own, on another device if one is named.
+
+        It has a gradient of its own: no other Tensor is this copy, not even of constants. It refuses one if this Tensor does.
+        """
+        there = self if device is None else self.to(device)
+        return there._with(own_copy(there._uop))._refuses_as(there)
 
     if not TYPE_CHECKING:
 
@@ -325,6 +330,23 @@ class Tensor(
 
         Of a result of operations it is derived when it is asked for, which costs nothing where nobody asks.
         """
+        self._add_awaited()
+        found: Tensor | None = self._grad
+        return found
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self._grad, self._awaited = value, ()
+
+    def _accumulate(self, part: Tensor) -> None:
+        """Add to the gradient, which stays the same Tensor: who holds it sees the sum."""
+        if self._grad is None:
+            self._grad = part
+        else:
+            self._grad._write((self._grad + part)._uop)
+
+    def _add_awaited(self) -> None:
+        """Derive what was left to be derived."""
         while self._awaited:
             part, *rest = self._awaited
             if isinstance(part, LostWay):
@@ -336,13 +358,7 @@ class Tensor(
             self._awaited = tuple(rest)
             more = self._derived(part)
             if more is not None:
-                self._grad = more if self._grad is None else self._grad + more
-        found: Tensor | None = self._grad
-        return found
-
-    @grad.setter
-    def grad(self, value: Tensor | None) -> None:
-        self._grad, self._awaited = value, ()
+                self._accumulate(more)
 
     def _derived(self, part: Awaited) -> Tensor | None:
         """The gradient that was awaited; None for what rests on no leaf, as a result of constants."""
@@ -373,7 +389,7 @@ class Tensor(
         nodes = positions_of(order, [leaf._uop for leaf in leaves])
         for leaf, part in zip(leaves, self._gradients(order, leaves, nodes, gradient), strict=True):
             before_accumulate(leaf)
-            leaf.grad = part if leaf.grad is None else leaf.grad + part
+            leaf._accumulate(part)
         self._leave_lost_ways(leaves)
         self._leave_to_derive(present, leaves, gradient)
         return self
@@ -396,6 +412,8 @@ class Tensor(
         for tensor in live_tensors():
             if tensor._uop in present and id(tensor) not in known and may_take_gradient(tensor):
                 tensor._awaited += (Awaited(root, seed, tensor._uop, nodes),)
+                if tensor._grad is not None and LostWay() not in tensor._awaited:
+                    tensor._add_awaited()  # somebody may hold it
 
     def zero_grad(self) -> None:
         """Forget the gradient."""

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.op_names import BITCAST, BUFFER, CONTIGUOUS, DETACH, RESHAPE
+from proofgrad.core.ir.op_names import BITCAST, BUFFER, CONST, CONTIGUOUS, DETACH, RESHAPE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
@@ -366,6 +366,13 @@ def own_value(uop: UOp) -> UOp:
 def own_copy(uop: UOp) -> UOp:
     """The same value in a buffer of its own, as a node unlike every other."""
     return UOp(CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
+
+
+def is_constant(uop: UOp) -> bool:
+    """Is this one number, repeated or among zeros?"""
+    while uop.op in MOVEMENT:
+        uop = uop.src[0]
+    return uop.op is CONST
 
 
 def own_end(uop: UOp) -> UOp:

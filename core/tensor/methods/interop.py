@@ -27,7 +27,7 @@ from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, Element
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.data.storage import nest, unpack
-from proofgrad.core.tensor.methods.base import describe
+from proofgrad.core.tensor.methods.base import TensorBase, describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.disk import bytes_of_view, moved_node
 from proofgrad.core.tensor.runtime import reading
@@ -120,9 +120,17 @@ class Interop(Factories):
     # -- devices ----------------------------------------------------------------------------------
 
     def to_(self, device: str | None) -> Self:
-        """This Tensor moved to another device."""
+        """This Tensor moved to another device, with its gradient."""
         moved = self.to(device)
         self._uop, self.device, self._base = moved._uop, moved.device, None
+        if self._grad is not None:
+            self._grad.to_(device)
+        return self
+
+    def _refuses_as(self, source: TensorBase) -> Self:
+        """This copy, which refuses a gradient if `source` does."""
+        if source._requires_grad is False:
+            self._requires_grad = False
         return self
 
     def to(self, device: str | None) -> Self:
@@ -133,7 +141,8 @@ class Interop(Factories):
         target = canonical_device(device)
         if target == self.device:
             return self.cast(self.dtype)
-        return type(self)._new(moved_node(shown(self._uop), self.device, target), target)
+        moved = type(self)._new(moved_node(shown(self._uop), self.device, target), target)
+        return moved._refuses_as(self)
 
     # -- memory of others -------------------------------------------------------------------------
 

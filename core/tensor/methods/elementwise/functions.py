@@ -75,7 +75,8 @@ class Elementwise(Operators):
     @made_once
     def _rounded_to_even(self) -> Self:
         """Beside `whole` floats are one apart, so that a sum of both is rounded as it should be."""
-        size, whole = self._size(), 2.0 ** series.growth(self.dtype).fraction_bits
+        least = 2.0 ** series.growth(self.dtype).fraction_bits
+        size, whole = self._size(), self._with(constant_node(least, self.dtype, self.shape))
         is_small = size < whole
         shifted = is_small.where(size + whole, size)
         value = self._signed(shifted - is_small.where(whole, 0.0))
@@ -335,7 +336,8 @@ class Elementwise(Operators):
         above = far.where(1, size - 1)
         angle = (above + above.sqrt() * (above + 2).sqrt()).log1p()
         angle = far.where(far.where(size, 1).log() + _LN_2, angle)
-        return negative.where(-angle, angle) + (self < 1).where(math.nan, 0)
+        nothing = self._with(constant_node(math.nan, self.dtype, self.shape))
+        return negative.where(-angle, angle) + (self < 1).where(nothing, 0)
 
     @in_float32_or_wider
     @made_once

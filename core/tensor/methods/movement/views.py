@@ -28,7 +28,7 @@ from proofgrad.core.tensor.data.arguments import (
 )
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, SizeTypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
-from proofgrad.core.tensor.methods.base import TensorBase, describe
+from proofgrad.core.tensor.methods.base import TensorBase, describe, is_constant, own_copy
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
 from proofgrad.core.tensor.methods.movement.room import padded, shrunk
 
@@ -153,7 +153,12 @@ class Views(TensorBase):
         return self._with(shrunk(node, cuts))
 
     def contiguous(self) -> Self:
-        """The same values, and they get a buffer of their own layout."""
+        """The same values, and they get a buffer of their own layout.
+
+        That of floats that are all one constant is told apart from every other such, and has a gradient of its own.
+        """
+        if self.dtype.is_float and is_constant(self._uop):
+            return self._with(own_copy(self._uop))
         return self._with(UOp(CONTIGUOUS, self.dtype, (self._uop,)))
 
     def flip(self, axis: Any = None, *args: Any) -> Self:
