@@ -319,3 +319,12 @@ def test_files_stay_in_their_folder(server: tuple[str, list[str]]) -> None:
     with pytest.raises(ValueError, match="only http"):
         helpers.fetch("ftp://127.0.0.1/a")
     assert server[1] == []
+
+
+def test_the_shape_of_nested_lists() -> None:
+    assert helpers.get_shape(2) == () and helpers.get_shape([[], []]) == (2, 0)
+    assert helpers.get_shape([[1, 2, 3], (4, 5, 6)]) == (2, 3)
+    assert helpers.get_shape([np.zeros((3, 1)), np.ones((3, 1))]) == (2, 3, 1)
+    assert helpers.is_numpy_ndarray(np.zeros(2)) and not helpers.is_numpy_ndarray([0.0])
+    with pytest.raises(ValueError, match="ragged"):
+        helpers.get_shape([[1, [2]], [1]])

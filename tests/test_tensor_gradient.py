@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -564,3 +565,84 @@ def test_what_is_assigned_without_a_way_is_data(way: str) -> None:
         b.requires_grad_(False if way == "refused" else None)
         b.assign((p.detach() if way == "detached" else p) * 2)
     assert (b * p).sum().gradient(p)[0].tolist() == [4.0, 6.0]
+
+
+def test_clones_have_gradients_of_their_own() -> None:
+    x = Tensor([1.0, 2.0])
+    a, b = x.clone(), x.clone()
+    (a * 2 + b * 3).sum().backward()
+    assert a.grad.tolist() == [2.0, 2.0] and b.grad.tolist() == [3.0, 3.0]
+    assert x.grad.tolist() == [5.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Tensor.ones(2).clone(),
+        lambda: Tensor(1.0).clone().reshape(1).expand(2).clone(),
+        lambda: Tensor.ones(2).contiguous(),
+        lambda: Tensor.full((1, 2), 1.0).reshape(2).contiguous(),
+        lambda: Tensor([1.0, 1.0]).detach().clone(),
+        lambda: (Tensor([1.0, 0.0]) + Tensor([0.0, 1.0])).detach().clone(),
+    ],
+)
+def test_copies_of_constants_and_of_what_was_detached_have_gradients(
+    make: Callable[[], Tensor],
+) -> None:
+    a, b = make(), make()
+    (a * 2 + b * b * 3).sum().backward()
+    assert a.grad.tolist() == [2.0, 2.0] and b.grad.tolist() == [6.0, 6.0]
+    assert (a * b).sum().gradient(a)[0].tolist() == [1.0, 1.0]
+
+
+def test_a_gradient_passes_through_a_result_that_takes_one() -> None:
+    """It raised that CONTIGUOUS has no gradient."""
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = (x * 2).requires_grad_()
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [4.0, 8.0] and x.grad.tolist() == [8.0, 16.0]
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+def test_who_holds_a_gradient_sees_what_is_added_to_it(is_computed: bool) -> None:
+    x = Tensor([3.0])
+    y = x * x
+    y.sum().backward()
+    held, of_result = x.grad, y.grad
+    if is_computed:
+        Tensor.realize(held, of_result)
+    (y * 2).sum().backward()
+    assert x.grad is held and held.tolist() == [18.0]
+    assert y.grad is of_result and of_result.tolist() == [3.0]
+
+
+def test_a_copy_refuses_a_gradient_as_its_source_does() -> None:
+    x = Tensor([1.0]).requires_grad_(False)
+    assert x.clone().requires_grad is x.to("REFERENCE").requires_grad is False
+
+
+def test_a_moved_tensor_has_its_gradient_beside_it() -> None:
+    x = Tensor([1.0, 2.0])
+    (x * x).sum().backward()
+    x.to_("REFERENCE")
+    assert x.grad.device == "REFERENCE" and (x - x.grad).tolist() == [-1.0, -2.0]
+
+
+@pytest.mark.parametrize(
+    "bounds, slopes",
+    [
+        ((-2.5, 1.5), [0.0, 1.0, 1.0, 1.0, 0.0]),
+        ((None, 0), [1.0, 1.0, 1.0, 0.0, 0.0]),
+        ((0.0, None), [0.0, 0.0, 1.0, 1.0, 1.0]),
+        ((2, -2), [0.0] * 5),
+    ],
+)
+def test_clip_has_slope_1_at_its_bounds(bounds: Any, slopes: list[float]) -> None:
+    x = Tensor([-3.0, -2.5, 0.0, 1.5, 2.0])
+    assert x.clip(*bounds).sum().gradient(x)[0].tolist() == slopes
+
+
+def test_the_sign_that_copysign_takes_has_the_gradient_0() -> None:
+    x, sign = Tensor([2.0, -3.0]), Tensor([-1.0, -1.0])
+    of_size, of_sign = x.copysign(sign).sum().gradient(x, sign)
+    assert of_size.tolist() == [-1.0, 1.0] and of_sign.tolist() == [0.0, 0.0]

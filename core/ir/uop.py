@@ -273,6 +273,13 @@ class UOp(_Parts):
         """The smaller of two values, element by element."""
         return self.alu(Ops.MIN, self._operand(other))
 
+    @staticmethod
+    def variable(name: str, min_val: int, max_val: int) -> UOp:
+        """`Variable(name, min_val, max_val)`."""
+        from proofgrad.core.ir.sizes import variable
+
+        return variable(name, min_val, max_val)
+
     def bind(self, value: int) -> UOp:
         """This variable with a value, for shapes. Raises: ValueError if it is out of bounds."""
         from proofgrad.core.ir.sizes import bind

@@ -74,6 +74,21 @@ def fully_flatten(nested: Any) -> list[Any]:
     return flatten([fully_flatten(item) for item in nested])
 
 
+def is_numpy_ndarray(x: Any) -> bool:
+    """Is this an array of numpy? It is not imported for that."""
+    return f"{type(x).__module__}.{type(x).__qualname__}" == "numpy.ndarray"
+
+
+def get_shape(x: Any) -> tuple[int, ...]:
+    """The sizes of nested lists and tuples, () of all else. Raises: ValueError if they are ragged."""
+    if is_numpy_ndarray(x) or not isinstance(x, (list, tuple)):
+        return tuple(getattr(x, "shape", ()))
+    shapes = [get_shape(part) for part in x]
+    if not all_same(shapes):
+        raise ValueError(f"ragged lists: the parts of {x!r} have the shapes {dedup(shapes)}")
+    return (len(shapes), *(shapes[0] if shapes else ()))
+
+
 def ceildiv(num: Any, amt: Any) -> Any:
     """`num / amt`, the next whole number from there on."""
     return -(num // -amt)

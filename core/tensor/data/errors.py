@@ -36,6 +36,10 @@ class DtypeError(TypeError, ValueError, RuntimeError):
     """A type that an operation does not take, or that does not exist."""
 
 
+class NoSuchDtypeError(DtypeError, AttributeError):
+    """What names no type. (tinygrad and torch look the name up, and raise AttributeError.)"""
+
+
 class IndexTypeError(DtypeError, IndexError):
     """What is no index: a text, a float, a step of 0."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 
 from proofgrad.core.ir.dtypes import DType, dtype_named, dtypes
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import NoSuchDtypeError
 
 _ABOVE: dict[DType, tuple[DType, ...]] = {
     dtypes.bool: (dtypes.int8, dtypes.uint8),
@@ -112,8 +112,8 @@ def as_dtype(dtype: DType | str) -> DType:
             import numpy
 
             return as_dtype(numpy.dtype(dtype).name)
-        raise DtypeError(f"a dtype is dtypes.NAME or its name as text, not {dtype!r}")
+        raise NoSuchDtypeError(f"a dtype is dtypes.NAME or its name as text, not {dtype!r}")
     try:
         return dtype_named(dtype.removeprefix("dtypes."))
     except ValueError as error:
-        raise DtypeError(str(error)) from None
+        raise NoSuchDtypeError(str(error)) from None

@@ -7,6 +7,7 @@ There is no op for subtraction: `x - y` is `x + -y`. Does not own: operands and 
 from __future__ import annotations
 
 import math
+from math import inf
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -20,6 +21,7 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, c
 from proofgrad.core.tensor.data.promotion import least_float, promote, promote_scalar, scalar_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
 from proofgrad.core.tensor.methods.elementwise.operands import Operands
+from proofgrad.core.tensor.methods.elementwise.slopes import slope_of_clamp, with_slope
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.runtime.device import Device
 
@@ -134,7 +136,7 @@ class Operators(Operands):
 
     def _is_negative(self) -> Self:
         """Is the sign bit of these floats set, that of -0.0 and of NaN included?"""
-        return self.detach().bitcast(f"int{self.dtype.bits}") < 0
+        return self.bitcast(f"int{self.dtype.bits}") < 0
 
     def maximum(self, x: Operand) -> Self:
         """The larger; NaN if either is NaN."""
@@ -412,11 +414,16 @@ class Operators(Operands):
         return self._with(self._as_tensor(x)._uop)
 
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
-        """Not below `min_`, not above `max_`."""
+        """Not below `min_`, not above `max_`. Where a value is a bound that is a number, its slope is 1; of two Tensors it is shared."""
         if min_ is None and max_ is None:
             raise ArgumentError("clip needs a lower or an upper bound")
         raised = self if min_ is None else self.maximum(min_)
-        return raised if max_ is None else raised.minimum(max_)
+        clamped = raised if max_ is None else raised.minimum(max_)
+        bounds = -inf if min_ is None else min_, inf if max_ is None else max_
+        is_within_numbers = all([type(bound) in (int, float) for bound in bounds])
+        if not self.dtype.is_float or clamped.shape != self.shape or not is_within_numbers:
+            return clamped
+        return with_slope(clamped, self, slope_of_clamp(*bounds))
 
     clip = clamp
     # -- functions of one value that are ops, and rounding ------------------------------------------

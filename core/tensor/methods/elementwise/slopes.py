@@ -41,6 +41,16 @@ def slope_of_steps(x: Any) -> Any:
     return 0.0
 
 
+@lru_cache(maxsize=256)
+def slope_of_clamp(least: float, largest: float) -> Slope:
+    """1 where the value stays, the bounds included; one function for equal bounds, so that equal graphs are one."""
+
+    def slope_within(x: Any) -> Any:
+        return ((x >= least) & (x <= largest)).cast(x.dtype)
+
+    return slope_within
+
+
 def slope_of_expm1(x: Any) -> Any:
     """e**x."""
     return x.exp()
