@@ -78,6 +78,7 @@ def _part(
         w = _taps(w, 2 + 2 * axis, phase, step)
     counts = [p.count for p in phases]
     inner, outer = [3 + 2 * k for k in range(axes)], [4 + 2 * k for k in range(axes)]
+    w = w.flip([axis - 1 for axis in inner])  # as `_reached` gives the taps
     w = w.unflatten(0, (groups, -1)).permute((0, 2, *outer, 1, *inner)).flatten(0, 1 + axes)
     own = [size + p.reach for size, p in zip(x.shape[2:], phases)]
     y = x._reached(w.shape, groups, [p.hole for p in phases], own)._weighted(w, groups)

@@ -178,14 +178,12 @@ class Windows(LinearAlgebra):
     def _reached(
         self, kernel: Shape, groups: Whole, holes: Sequence[int], sizes: Sequence[int]
     ) -> Self:
-        """What each tap takes to each of `sizes` results: x[q - hole * k], zeros beyond; as `_of_windows`."""
-        x = self
-        for k, (size, hole) in enumerate(zip(sizes, holes)):
-            axis = 2 + 2 * k
-            x = x.unsqueeze(axis + 1)
-            x = x.expand(x.shape[: axis + 1] + (kernel[2 + k],) + x.shape[axis + 2 :])
-            x = x._skew(axis, axis + 1, -hole, size)
-        return x._positions_first(groups)
+        """What each tap takes to each of `sizes` results: x[q - hole * k], zeros beyond, the last tap first; as `_of_windows`."""
+        reach = [hole * (taps - 1) for hole, taps in zip(holes, kernel[2:])]
+        own = zip(sizes, self.shape[2:], reach)
+        around = [(before, size - n) for size, n, before in own]
+        x = self._pad_zeros([(0, 0), (0, 0), *around])
+        return x._of_windows(kernel, groups, [1] * len(holes), holes)
 
     def _positions_first(self, groups: Whole) -> Self:
         """(n, channels, position, inside, ...) as (n, groups, 1, *position, in, *inside)."""
