@@ -10,7 +10,10 @@ Zeros between the elements of x say the same and take s times as many products a
 
     s = 2, three taps     r = 0: w0, w2 (two taps)     r = 1: w1 (one tap)
 
-Taps that lie d = s * e apart are all of phase 0, and e elements of x apart; other such taps get zeros between them.
+Of taps that lie d apart, tap k reaches result s * q + d * k: with g = gcd(s, d) the taps k, k + s / g, k + 2 * s / g, ... are of one phase,
+d * k mod s, take elements of x that lie d / g apart, and begin d * k // s results behind x.
+
+    s = 2, d = 3, three taps     r = 0: w0, w2 (three elements apart)     r = 1: w1 (one result behind)
 """
 
 from __future__ import annotations
@@ -18,17 +21,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import gcd
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class _Phases:
-    """The phases begin <= r < end of one axis, which have `taps` taps each, `hole` elements of x apart."""
+    """The phases of one axis whose first taps are begin <= k < end, which have `taps` taps each, `apart` in the kernel and `hole` elements of x apart."""
 
     begin: int
     end: int
     taps: int
-    hole: int = 1
+    apart: int
+    hole: int
 
     @property
     def count(self) -> int:
@@ -48,13 +53,13 @@ def transposed_by_phases(
     Shapes: x (n, in, *size) and w (in, out / groups, *kernel), of one type, all sizes 1 or more; (n, out, *result).
     """
     axes = len(steps)
-    for k, (step, hole) in enumerate(zip(steps, holes)):
-        w = w if hole % step == 0 else w._zeros_between(2 + k, hole)
-    kernel = w.shape[2:]
-    split = [_phases_of(*sizes) for sizes in zip(kernel, steps, holes)]
-    lengths = [size + phases[0].reach for size, phases in zip(x.shape[2:], split)]
-    parts = {some: _part(x, w, groups, some, steps, lengths) for some in product(*split)}
-    y = _joined(parts, split, steps)  # (n, out, *phase, *q)
+    split = [_phases_of(*sizes) for sizes in zip(w.shape[2:], steps, holes)]
+    lengths = [
+        -(-((size - 1) * step + hole * (taps - 1) + 1) // step)
+        for size, step, hole, taps in zip(x.shape[2:], steps, holes, w.shape[2:])
+    ]
+    parts = {some: _part(x, w, groups, some) for some in product(*split)}
+    y = _joined(parts, split, steps, holes, lengths)  # (n, out, *phase, *q)
     order = [axis for k in range(axes) for axis in (2 + axes + k, 2 + k)]
     sizes = [length * step for length, step in zip(lengths, steps)]
     return y.permute((0, 1, *order)).reshape((*y.shape[:2], *sizes))
@@ -62,54 +67,81 @@ def transposed_by_phases(
 
 def _phases_of(kernel: int, step: int, hole: int) -> list[_Phases]:
     """The phases of an axis that have taps, those that reach furthest first."""
-    if hole % step == 0:
-        return [_Phases(0, 1, kernel, hole // step)]
-    most, rest = -(-kernel // step), kernel % step
-    found = [_Phases(0, rest or step, most)]
-    return [*found, _Phases(rest, step, most - 1)] if rest and most > 1 else found
+    both = gcd(step, hole)
+    apart, beside = step // both, hole // both
+    most, rest = -(-kernel // apart), kernel % apart
+    found = [_Phases(0, rest or apart, most, apart, beside)]
+    return (
+        [*found, _Phases(rest, apart, most - 1, apart, beside)] if rest and most > 1 else found
+    )
 
 
-def _part(
-    x: Any, w: Any, groups: int, phases: Sequence[_Phases], steps: Sequence[int], lengths: list[int]
-) -> Any:
-    """The results of some phases: (n, out, *phase, *q), with zeros behind the last q that a tap reaches."""
-    axes = len(steps)
-    for axis, (phase, step) in enumerate(zip(phases, steps)):
-        w = _taps(w, 2 + 2 * axis, phase, step)
+def _part(x: Any, w: Any, groups: int, phases: Sequence[_Phases]) -> Any:
+    """The results of some phases, as if the first tap of each began at x: (n, out, *phase, *q)."""
+    axes = len(phases)
+    for axis, phase in enumerate(phases):
+        w = _taps(w, 2 + 2 * axis, phase)
     counts = [p.count for p in phases]
     inner, outer = [3 + 2 * k for k in range(axes)], [4 + 2 * k for k in range(axes)]
     w = w.flip([axis - 1 for axis in inner])  # as `_reached` gives the taps
     w = w.unflatten(0, (groups, -1)).permute((0, 2, *outer, 1, *inner)).flatten(0, 1 + axes)
     own = [size + p.reach for size, p in zip(x.shape[2:], phases)]
     y = x._reached(w.shape, groups, [p.hole for p in phases], own)._weighted(w, groups)
-    y = y.contiguous().unflatten(
-        1, (-1, *counts)
-    )  # sums of products in their own order run in tiles
-    missing = [length - size for length, size in zip(lengths, own)]
-    return y._pad_zeros([(0, 0)] * (2 + axes) + [(0, n) for n in missing])
+    # Sums of products in their own order run in tiles.
+    return y.contiguous().unflatten(1, (-1, *counts))
 
 
-def _taps(w: Any, axis: int, phase: _Phases, step: int) -> Any:
+def _taps(w: Any, axis: int, phase: _Phases) -> Any:
     """The axis of a kernel as two: taps of a phase, phases."""
     if phase.taps == w.shape[axis]:  # all of them
         return w.unsqueeze(axis + 1)
-    reach = phase.begin + step * phase.taps
+    reach = phase.begin + phase.apart * phase.taps
     around = [(0, 0)] * w.ndim
     around[axis] = (-phase.begin, reach - w.shape[axis])
-    return w._pad_zeros(around).unflatten(axis, (phase.taps, step))._cut(axis + 1, 0, phase.count)
+    own = w._pad_zeros(around).unflatten(axis, (phase.taps, phase.apart))
+    return own._cut(axis + 1, 0, phase.count)
 
 
 def _joined(
-    parts: dict[tuple[_Phases, ...], Any], split: Sequence[list[_Phases]], steps: Sequence[int]
+    parts: dict[tuple[_Phases, ...], Any],
+    split: Sequence[list[_Phases]],
+    steps: Sequence[int],
+    holes: Sequence[int],
+    lengths: Sequence[int],
 ) -> Any:
     """All phases side by side along their axes; of those without taps the results are zeros."""
     for axis in reversed(range(len(split))):
         joined = {}
         for before in product(*split[:axis]):
-            own = [parts[(*before, phases)] for phases in split[axis]]
-            y = own[0] if len(own) == 1 else own[0].cat(*own[1:], dim=2 + axis)
-            around = [(0, 0)] * y.ndim
-            around[2 + axis] = (0, steps[axis] - y.shape[2 + axis])
-            joined[before] = y._pad_zeros(around)
+            pieces = []
+            for phases in split[axis]:
+                y, dim = parts[(*before, phases)], 2 + axis
+                for first, end in _runs(phases, steps[axis], holes[axis]):
+                    behind, place = divmod(first * holes[axis], steps[axis])
+                    piece = y._cut(dim, first - phases.begin, end - phases.begin)
+                    pieces.append((place, behind, piece))
+            joined[before] = _beside_each_other(pieces, axis, steps[axis], lengths[axis])
         parts = joined
     return parts[()]
+
+
+def _runs(phases: _Phases, step: int, hole: int) -> list[tuple[int, int]]:
+    """First taps, first <= k < end, whose results are of phases side by side, and as far behind x."""
+    if hole == 1:
+        return [(phases.begin, phases.end)]
+    return [(k, k + 1) for k in range(phases.begin, phases.end)]
+
+
+def _beside_each_other(
+    pieces: list[tuple[int, int, Any]], axis: int, step: int, length: int
+) -> Any:
+    """Pieces (first phase, results that it begins behind x, y) in the order of their phases, with zeros where there are none."""
+    pieces = sorted(pieces, key=lambda piece: piece[0])
+    ends, found = [*[place for place, _, _ in pieces[1:]], step], []
+    for (place, behind, y), end in zip(pieces, ends):
+        dim, along = 2 + axis, 2 + (y.ndim - 2) // 2 + axis
+        around = [(0, 0)] * y.ndim
+        around[dim] = (0, end - place - y.shape[dim])
+        around[along] = (behind, length - behind - y.shape[along])
+        found.append(y._pad_zeros(around))
+    return found[0] if len(found) == 1 else found[0].cat(*found[1:], dim=2 + axis)
