@@ -170,6 +170,22 @@ def test_no_zero_between_elements_is_multiplied() -> None:
     ]
 
 
+def test_no_zero_between_taps_is_multiplied() -> None:
+    x, w = Tensor([[[np.inf]]]), Tensor([[[1.0, 2.0]]])
+    got = x.conv_transpose2d(w, stride=2, dilation=3)
+    assert got.tolist() == [[[np.inf, 0.0, 0.0, np.inf]]]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_taps_apart_agree_with_the_definition(seed: int) -> None:
+    x, w, steps, _, _, groups = drawn(seed)
+    draw = random.Random(seed)
+    holes = [draw.randint(2, 6) for _ in steps]
+    want = added_where_it_lands(x, w, steps, groups, holes)
+    options = {"groups": groups, "stride": tuple(steps), "dilation": tuple(holes)}
+    np.testing.assert_array_equal(Tensor(x).conv_transpose2d(Tensor(w), **options).numpy(), want)
+
+
 def test_a_kernel_shorter_than_its_stride_leaves_zeros_and_the_bias() -> None:
     x, w = Tensor([[[1.0, 2.0]]]), Tensor([[[3.0]]])
     assert x.conv_transpose2d(w, Tensor([0.5]), stride=3, output_padding=2).tolist() == [
