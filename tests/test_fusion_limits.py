@@ -18,6 +18,7 @@ from proofgrad.core.compile.fusion.limits import (
     MOST_REPEATED,
 )
 from proofgrad.core.compile.fusion.views import MOST_VIEWS
+from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
 from proofgrad.core.compile.schedule.vectors import MOST_LOADS
@@ -213,3 +214,18 @@ def test_a_short_reduction_of_many_buffers_is_not_written_out() -> None:
     loads = [n for n in linear.src if n.op is Ops.LOAD]
     assert len(parts) <= len(loads) <= MOST_LOADS
     assert np.array_equal(total.sum(0).numpy(), np.full(256, 16 * sum(range(len(parts)))))
+
+
+@pytest.mark.parametrize("size, vectors_mask, is_stored", [
+    (3, True, False), (5, True, True), (5, False, False), (7, False, True),
+])  # fmt: skip
+def test_a_padded_image_is_stored_for_fewer_readings_where_masks_are_vectors(
+    size: int, vectors_mask: bool, is_stored: bool
+) -> None:
+    """Masks that are vectors take the registers of sums: 16 readings of an element, else 32, are worth a kernel that pads."""
+    core = Core(mask_registers=16 if vectors_mask else 7)
+    target = Target("some", vector_bytes=32, vector_registers=16, core=core)
+    y = ones(1, 8, 40, 40).conv2d(ones(8, 1, size, size), padding=size // 2, groups=8)
+    program = without_bodies(UOp.sink(y.uop))
+    stored = nodes_that_need_a_buffer(program, target)
+    assert any(node.op is Ops.PAD for node in stored) == is_stored

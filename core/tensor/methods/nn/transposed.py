@@ -71,9 +71,7 @@ def _phases_of(kernel: int, step: int, hole: int) -> list[_Phases]:
     apart, beside = step // both, hole // both
     most, rest = -(-kernel // apart), kernel % apart
     found = [_Phases(0, rest or apart, most, apart, beside)]
-    return (
-        [*found, _Phases(rest, apart, most - 1, apart, beside)] if rest and most > 1 else found
-    )
+    return [*found, _Phases(rest, apart, most - 1, apart, beside)] if rest and most > 1 else found
 
 
 def _part(x: Any, w: Any, groups: int, phases: Sequence[_Phases]) -> Any:
