@@ -154,15 +154,16 @@ def test_the_next_matrix_is_asked_for_that_few_rows_read_once_in_strips(
     assert asked == set(range(8 * depth, 16 * depth))
 
 
+@pytest.mark.parametrize("columns", [2304, 2320], ids=["whole tiles", "a rest"])
 def test_columns_that_come_to_be_packed_are_asked_for_where_they_lie(
-    monkeypatch: pytest.MonkeyPatch,
+    columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In rows of a matrix, of which an item takes a few columns."""
+    """In rows of a matrix, of which an item takes a few columns; those of the last tile are kept inside of the matrix."""
     monkeypatch.setenv("CHOICES", "tile=8x3x16 packed=on blocks=32x4")
-    (linear,) = linears(256, 768, 2304, target=replace(AVX512, scratch_bytes=1 << 20))
+    (linear,) = linears(256, 768, columns, target=replace(AVX512, scratch_bytes=1 << 20))
     hints = pieces_of(linear, 2)
     asked = lines_asked_for(hints, loops_of_tile(linear)[-2:])
-    next_ones = {row * 2304 // 16 + line for row in range(768) for line in (3, 4, 5)}
+    next_ones = {row * columns // 16 + line for row in range(768) for line in (3, 4, 5)}
     assert asked >= next_ones
     assert len(asked) <= len(next_ones) * 9 // 8
 

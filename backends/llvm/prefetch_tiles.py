@@ -21,7 +21,8 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_of
 from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, MULACC, PARAM, RANGE, STORE
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Lines that one iteration asks for, at most: more would be no small part of its work. Where many steps are written out, one for so many
 # multiplications of vectors.
@@ -70,28 +71,25 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """A position that is loaded from (by `load`) or stored to, how many lanes, and the loops around it."""
+    """A position that is loaded from (by `load`) or stored to, how many lanes, and the loops around it.
+
+    `index`: that of the position, without what keeps tiles beyond the last inside of their buffer: what they would read is asked for as well.
+    """
 
     position: UOp
+    index: UOp
     lanes: int
     loops: Loops
     load: UOp | None
 
     def step(self, loop: UOp) -> int:
         """Elements between the first two iterations of a loop."""
-        index = self.position.src[1]
-        step = coefficient(index, loop)
-        return at_start(index, {loop: 1}) - at_start(index) if step is None else step
+        step = coefficient(self.index, loop)
+        return at_start(self.index, {loop: 1}) - at_start(self.index) if step is None else step
 
     def moves(self, loops: Loops) -> list[int] | None:
         """Elements between two iterations of each loop; None if they are not always as many."""
-        found: list[int] = []
-        for loop in loops:
-            move = coefficient(self.position.src[1], loop)
-            if move is None:
-                return None
-            found.append(move)
-        return found
+        return _moves(self.index, loops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +105,29 @@ class _Nest:
     target: Target
     before: frozenset[UOp]
 
-    def outside(self, access: _Access, number: int) -> tuple[tuple[UOp, ...], int] | None:
-        """The parts of an index that do not change inside of a loop, and what the others are where all loops are at 0.
-
-        None if not every part is known where the load is.
+    def outside(
+        self, access: _Access, number: int
+    ) -> tuple[tuple[UOp, ...], list[Term], int] | None:
+        """The parts of an index that do not change inside of a loop: those that are known where the load is, by their names, others by the loops
+        around; and what is left where all loops are at 0. None if a part is neither.
         """
         parts: list[UOp] = []
-        constant, waiting = 0, [access.position.src[1]]
+        terms: list[Term] = []
+        constant, waiting = 0, [access.index]
+        outer = self.loops[: number + 1]
         while waiting:
             term = waiting.pop()
+            is_inside = not loops_of(term).isdisjoint(access.loops[number + 1 :])
             if term.op is ADD:
                 waiting += term.src
-            elif loops_of(term).intersection(access.loops[number + 1 :]) or term.op is CONST:
-                constant += at_start(term)
-            elif term in self.before and self._is_open(self.around[term]):
+            elif not is_inside and term in self.before and self._is_open(self.around[term]):
                 parts.append(term)
+            elif (moves := _moves(term, outer)) is not None and _is_of_loops(term):
+                constant += at_start(term)
+                terms += [Term(x, move) for x, move in zip(outer, moves, strict=True) if move]
             else:
                 return None
-        return tuple(parts), constant
+        return tuple(parts), terms, constant
 
     @property
     def products(self) -> int:
@@ -190,10 +193,34 @@ def loops_around(linear: UOp) -> dict[UOp, Loops]:
 
 def _accesses(around: dict[UOp, Loops]) -> Iterator[_Access]:
     for node, loops in around.items():
-        if node.op is LOAD:
-            yield _Access(node.src[0], node.dtype.lanes, loops, node)
-        elif node.op is STORE:
-            yield _Access(node.src[0], node.src[1].dtype.lanes, loops, None)
+        if node.op in (LOAD, STORE):
+            position, value = node.src[0], node if node.op is LOAD else node.src[1]
+            load = node if node.op is LOAD else None
+            yield _Access(position, _without_ends(position.src[1]), value.dtype.lanes, loops, load)
+
+
+def _without_ends(index: UOp) -> UOp:
+    """An index without the constants that its terms are kept below: a hint may name what lies beyond."""
+    done: dict[UOp, UOp] = {}
+    for node in toposort((index,), lambda n: n.op in ELEMENTWISE):
+        if node.op not in ELEMENTWISE:
+            done[node] = node
+        elif node.op is Ops.MIN and node.src[1].op is CONST:
+            done[node] = done[node.src[0]]
+        else:
+            done[node] = node.with_src(tuple([done[source] for source in node.src]))
+    return done[index]
+
+
+def _moves(term: UOp, loops: Loops) -> list[int] | None:
+    """What each loop adds in an iteration; None if it is not always as much."""
+    found = [coefficient(term, loop) for loop in loops]
+    return None if None in found else [move for move in found if move is not None]
+
+
+def _is_of_loops(term: UOp) -> bool:
+    """Whether nothing but loops decides a term."""
+    return all(node.src or node.op is CONST for node in toposort((term,)))
 
 
 def _hints(
@@ -221,8 +248,9 @@ def _hints(
         hint = Hint(piece.start + step - at_start(one.position.src[1]))
         along += [Term(loop, -move) for loop, move in zip(inner, moves, strict=True) if move]
     elif (outside := nest.outside(access, number)) is not None:
-        parts, constant = outside
-        start = piece.start + step - at_start(access.position.src[1]) + constant
+        parts, terms, constant = outside
+        along = terms + along
+        start = piece.start + step - at_start(access.index) + constant
         owner, hint = nest.first, Hint(start, buffer=buffer, parts=parts)
     else:
         return []
@@ -265,7 +293,7 @@ def _whole(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | None
     for access in accesses:
         if (moves := _inner_moves(access, pieces, step)) is None:
             return None
-        start = at_start(access.position.src[1], known)
+        start = at_start(access.index, known)
         far = [move * (size - 1) for move, size in moves]
         lows.append(start + sum(x for x in far if x < 0))
         highs.append(start + sum(x for x in far if x > 0))
@@ -282,7 +310,7 @@ def _in_rows(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | No
         moves = _inner_moves(access, pieces, step)
         if moves is None or len(ends) + prod(size for move, size in moves if move) > MOST_POSITIONS:
             return None
-        starts = [at_start(access.position.src[1], known)]
+        starts = [at_start(access.index, known)]
         for move, size in moves:
             starts = [start + move * n for start in starts for n in range(size if move else 1)]
         ends.update((start, start + access.lanes) for start in starts)
