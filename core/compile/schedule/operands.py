@@ -16,6 +16,7 @@ from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.nests.sums_of_products import below_conversions
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
+    MOST_STEPS,
     Contraction,
     load_steps,
     table_elements,
@@ -50,6 +51,9 @@ LARGEST_ASKED_TABLE = 1 << 26
 # Steps of the sum in a block, in pages that a processor foresees the reading of at once: each step is a row of the
 # columns' operand. With twice the rows to use a block for, going through the sums half as often is worth it (measured).
 FEW_ROWS, PAGES_OF_FEW, LEAST_PAGES = 48, 1, 1 / 2
+# Where fewer pages are foreseen, adding to the sums shows, and a block has as many steps as the columns of a wide tile take half of what stays in the
+# first cache (measured, 16 pages: 32 rows by 4096 x 4096 take 21 ms in blocks of 32 steps, 17 of 64 to 512).
+ENOUGH_STEPS, SHARE_OF_NEAR = 32, 2
 # So many blocks that reading and writing the sums counts little, and a mask of the last one (measured: 3 do not pay, 5 do).
 FEWEST_BLOCKS = 4
 # Pages that the second buffer of translations has (1536 or 2048 since Skylake, 2048 and more since Zen 2).
@@ -304,8 +308,13 @@ def choose_reduction_block(
         return 0
     if not lies_in_rows or rows > _most_rows(contraction, target):
         return _deep_block(contraction, target)
+    foreseen = target.core.foreseen_pages
     pages = PAGES_OF_FEW * 2 ** max(0, ceil(log2(rows / FEW_ROWS)))
-    at_most, at_least = [int(n * target.core.foreseen_pages) for n in (pages, LEAST_PAGES)]
+    at_most, at_least = [int(n * foreseen) for n in (pages, LEAST_PAGES)]
+    if foreseen < ENOUGH_STEPS and _may_ask_ahead(contraction, target):
+        near = target.near_bytes // (SHARE_OF_NEAR * _bytes_of_wide_columns(target))
+        # Of float64 longer blocks are taken in tiles of transposed results, which takes longer (measured: 12 ms in place of 7).
+        at_most = max(at_most, near if contraction.itemsize == LEAST_ITEMSIZE else ENOUGH_STEPS)
     if contraction.is_apart and (least := _steps_beside_sums(contraction, target)) > at_most:
         is_deep = contraction.depth >= FEWEST_BLOCKS * least
         return _block(contraction.depth, least, least // 2) if is_deep else 0
@@ -324,10 +333,21 @@ def _steps_beside_sums(contraction: Contraction, target: Target) -> int:
     return ceil(2 * each * rows * lanes / max(SHARE_OF_SUMS * products, memory - products))
 
 
+def _may_ask_ahead(contraction: Contraction, target: Target) -> bool:
+    """Whether to multiply columns takes as long as memory brings the next ones, which the tiles ask for: then any number of pages is read as fast."""
+    core = target.core
+    products = contraction.row_count / core.multiply_adds_a_cycle
+    return products >= target.vector_bytes / core.memory_bytes_a_cycle
+
+
+def _bytes_of_wide_columns(target: Target) -> int:
+    """Of the columns of a wide tile in a step."""
+    return target.vector_registers // REGISTERS_A_WIDE_VECTOR * target.vector_bytes
+
+
 def _deep_block(contraction: Contraction, target: Target) -> int:
     """Steps of a long sum whose operands for a tile take a part of the second cache; 0: all of them find room."""
-    width = target.vector_registers // REGISTERS_A_WIDE_VECTOR * target.vector_bytes
-    most = target.room_bytes // (SHARE_OF_ROOM * width)
+    most = target.room_bytes // (SHARE_OF_ROOM * _bytes_of_wide_columns(target))
     step, *_ = load_steps(contraction.row_factor, contraction.rows)
     stay = lines_that_stay((step or 0) * contraction.itemsize, target)
     least = FEWEST_BLOCKS + (contraction.row_count <= stay)
@@ -373,6 +393,8 @@ def _block(depth: int, at_most: int, at_least: int) -> int:
     steps, blocks = largest_divisor(depth, at_most), -(-depth // at_most)
     if steps < at_least and blocks >= FEWEST_BLOCKS:
         steps = -(-depth // blocks)
+        if at_most > ENOUGH_STEPS:  # the sum is unrolled, where that divides its steps
+            steps = min(at_most, -(-steps // MOST_STEPS) * MOST_STEPS)
     return steps if at_least <= steps < depth else 0
 
 
