@@ -70,9 +70,9 @@ def test_where_few_pages_are_foreseen_blocks_are_what_the_first_cache_holds_of_t
         vector_bytes=32,
         vector_registers=16,
         first_cache=small_cache,
-        core=Core(foreseen_pages=16),
+        core=Core(foreseen_pages=16, memory_bytes_a_cycle=12.0),
     )
-    many = replace(few, core=Core(foreseen_pages=32))
+    many = replace(few, core=Core(foreseen_pages=32, memory_bytes_a_cycle=12.0))
 
     def of_rows(rows: int, target: Target, depth: int = 2048, columns: int = 2000) -> int:
         return block_of(matmul(rows, depth, columns, dtype=dtypes.float32), target=target)
@@ -80,6 +80,7 @@ def test_where_few_pages_are_foreseen_blocks_are_what_the_first_cache_holds_of_t
     assert [of_rows(rows, few) for rows in (4, 8, 12, 32)] == [16, 16, 128, 128]
     assert [of_rows(rows, many) for rows in (4, 8, 12, 32)] == [32, 32, 32, 32]
     assert of_rows(20, few, 1531, 2049) == 128  # the last of twelve has a mask
+    assert of_rows(18, few, 270, 66) != 128  # they stay in the second cache
 
 
 def test_where_few_pages_are_foreseen_as_many_rows_are_added_at_once() -> None:
