@@ -77,10 +77,16 @@ class Absent(AbsentCpu):
         super().__init__(Host(processor=processor), name, "it is not run here")
 
 
+def _here_or_absent(name: str) -> CpuBackend | AbsentCpu:
+    """A processor by name, which runs where this one has its instructions."""
+    processor = processor_named(name)
+    return Absent(name) if processor.missing else CpuBackend(Host(processor=processor))
+
+
 Device.register("TILES", Tiles)
 Device.register("TIGHT", Tight)
 Device.register("AMX", lambda: Absent("sapphirerapids"))
-Device.register("VNNI", lambda: CpuBackend(Host(processor=processor_named("icelake-server"))))
+Device.register("VNNI", lambda: _here_or_absent("icelake-server"))
 
 HERE = {*units_of_bytes(), *units_of_bfloat16()}.intersection(CpuBackend().target.matrix_units)
 needs_unit = pytest.mark.skipif(
