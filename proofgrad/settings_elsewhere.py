@@ -49,7 +49,6 @@ ELSEWHERE: dict[str, tuple[int | str, str]] = {
     "NULL_ALLOW_COPYOUT": (0, _INSIDE),
     "NUM_CPU_THREADS": (os.cpu_count() or 1, "NUM_THREADS says how many threads run"),
     "OPENPILOT_HACKS": (0, _INSIDE),
-    "PARALLEL": (0, _INSIDE),
     "PCONTIG": (0, _ORDER),
     "PROFILE": (0, _SHOWN),
     "RING": (1, _SHARED),

@@ -98,7 +98,10 @@ def test_one_loose_rule_keeps_a_file_from_being_loaded(loose_file: Path) -> None
     assert is_exact(product())
 
 
-def test_loose_rules_asked_for_by_name_are_used_and_counted(loose_file: Path) -> None:
+def test_loose_rules_asked_for_by_name_are_used_and_counted(
+    loose_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHECK", "0")  # which finds that NaN * 0 is another value
     proofgrad.load_rules(loose_file, loose="real")
     assert product() == [0.0, 0.0]
     x = Tensor([3.0, 1.0]).realize()

@@ -175,7 +175,7 @@ def test_tables_are_filled_with_the_same(
 @pytest.mark.heuristics
 def test_a_table_of_weights_is_read_along_memory() -> None:
     """All steps of the sum lie behind each other, those of windows, too."""
-    image, weights = Tensor.empty(8, 64, 7, 7).realize(), Tensor.empty(128, 64, 3, 3).realize()
+    image, weights = Tensor.empty(64, 64, 7, 7).realize(), Tensor.empty(64, 64, 3, 3).realize()
     assert "stage operands: steps stage 1, merge 2, reorder 1, split 1" in explain(
         image.conv2d(weights, padding=1)
     )

@@ -176,7 +176,10 @@ def _cosine(x: Values) -> Values:
 
 
 def _power(dtype: DType, x: Values, y: Values) -> Values:
-    found = numpy.power(x.astype(numpy.float64), y.astype(numpy.float64))
+    x, y = numpy.broadcast_arrays(x, y)
+    # Copies: by one exponent of 1/2 for all elements numpy takes roots, of which that of -0.0 is -0.0.
+    base, exponent = [numpy.array(each, numpy.float64, ndmin=1) for each in (x, y)]
+    found = numpy.power(base, exponent).reshape(x.shape)
     return cast(found, dtypes.float64, dtype)
 
 

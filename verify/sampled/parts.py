@@ -336,18 +336,18 @@ class Reader:
         for number, group in enumerate(together.values()):
             share = len(together) * len(group) if elements else min(len(stores), 2)
             count = max(1, points // share) if not set(group).isdisjoint(chosen) else 0
-            kind = numpy.arange(count)
-            kind = numpy.where(kind < ROUNDS * kinds, kind % kinds, kinds - 1)
+            each_kind = numpy.arange(count)
+            each_kind = numpy.where(each_kind < ROUNDS * kinds, each_kind % kinds, kinds - 1)
             its = [(each, each.frame.kind[each.points]) for each in found if each.store in group]
             if its and len(mine := corners[number :: len(together)]):
                 first = its[0][0]
-                points = first.points[numpy.arange(len(mine)) // PRIME**2 % len(first.points)]
-                again = [(replace(first, points=points), mine)]
+                places = first.points[numpy.arange(len(mine)) // PRIME**2 % len(first.points)]
+                again = [(replace(first, points=places), mine)]
                 if len(group) == 1:
                     its += again
                 else:
-                    every += self._sampled(part, [first.store], kind[:0], draw, again)
-            every += self._sampled(part, group, kind, draw, its)
+                    every += self._sampled(part, [first.store], each_kind[:0], draw, again)
+            every += self._sampled(part, group, each_kind, draw, its)
         if as_it_was is not None:
             every.append((where[rows], of_points(as_it_was, len(rows)), kind[rows]))
         where, values, kind = [numpy.concatenate(parts) for parts in zip(*every)]

@@ -375,7 +375,7 @@ class Operators(Operands):
         """The op of the IR on this Tensor and others of the same type and shape.
 
         Example:
-            Tensor([1]).alu(ADD, Tensor([2]))  # [3]
+            Tensor([1]).alu(Ops.ADD, Tensor([2]))  # [3]
         """
         if op not in ALU:
             raise ArgumentError(f"alu takes an op of elements, not {op}; there are {sorted(ALU)}")
