@@ -7,6 +7,7 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
@@ -25,6 +26,7 @@ from tactics import (
 from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.lowering.lower import lower_movement
+from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import output_loops, size_of
 from proofgrad.core.compile.nests.strides import at_start
@@ -111,13 +113,16 @@ def test_vectors_from_stretches_apart_keep_the_values(program: Program, stretch:
     assert same(stored(chosen, program), oracle_of(program))
 
 
-def test_a_long_sum_reads_eight_stretches_of_memory() -> None:
+@pytest.mark.parametrize(("beyond", "apart"), [(False, 1 << 12), (True, 16)])
+def test_a_long_sum_reads_eight_stretches_of_memory_or_one(beyond: bool, apart: int) -> None:
+    """As the core says: whether what it reads in order is foreseen beyond the end of a page."""
     whole = UOp(Ops.PARAM, dtypes.float32, (), (1, 1 << 15))
     total = UOp(Ops.REDUCE_AXIS, dtypes.float32, (whole,), (Ops.ADD, (0,)))
-    target = Target("test-cpu", vector_bytes=64, vector_registers=32)
+    core = Core(foreseen_beyond_pages=beyond)
+    target = Target("test-cpu", vector_bytes=64, vector_registers=32, core=core)
     kernel = unroll_upcasts(choose_axes(lower_movement(UOp.sink(total)), target))
     loads = [n.src[0].src[1] for n in toposort((kernel,)) if n.op is Ops.LOAD]
-    assert sorted(map(at_start, loads)) == [k << 12 for k in range(8)]
+    assert sorted(map(at_start, loads)) == [k * apart for k in range(8)]
 
 
 def test_a_short_sum_is_written_out_once_beside_a_loop_over_vectors() -> None:

@@ -113,10 +113,11 @@ KNOWN: dict[str, Memory] = {
     "znver3": Memory(_SMALL, 512 << 10, cores=8, core=Core(
         masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER)),
     # Ryzen 9 7950X: instructions of 64 bytes run in two halves; memory as a server of them (EPYC) was measured:
-    # columns of 24 floats of 8 and 16 rows come at 14 to 19 bytes a nanosecond, of 32 at 8, of 64 at 5
+    # columns of 24 floats of 8 and 16 rows come at 14 to 19 bytes a nanosecond, of 32 at 8, of 64 at 5; one stretch of
+    # 64 MB in order at 33, its eighths side by side at 27 to 30
     "znver4": Memory(_SMALL, 1 << 20, cores=16, core=Core(
         translated_pages=72, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER, memory_bytes_a_cycle=12.0,
-        memory_line_cycles=20.0, foreseen_pages=16), unit_bytes=32),
+        memory_line_cycles=20.0, foreseen_pages=16, foreseen_beyond_pages=True), unit_bytes=32),
     # Ryzen 9 9950X
     "znver5": Memory(FirstCache(), 1 << 20, cores=16, core=Core(
         translated_pages=96, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER)),

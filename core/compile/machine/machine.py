@@ -57,6 +57,7 @@ class Core:
         64  # whose position the first buffer of translations holds [I: 4 KB pages]
     )
     foreseen_pages: int = 32  # that are read at once, and each foreseen [I: 32 streams, one a page]
+    foreseen_beyond_pages: bool = False  # what is read in order, where its page ends [M]
     cache_bytes_a_cycle: int = 64  # from the second cache to the first [I]
     memory_bytes_a_cycle: float = 6.0  # from memory, where its reading is foreseen [M]
     memory_line_cycles: float = (
