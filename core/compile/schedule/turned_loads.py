@@ -26,19 +26,15 @@ def turned_loop(kernel: UOp, vector: UOp, lanes: int, target: Target) -> UOp | N
         return None
     along = loops[-1]
     is_long = along is not vector and is_fixed(along) and size_of(along) >= TRANSPOSED_ROWS
-    # Lanes beyond an end would be asked for in each row, which costs as much as is saved (measured).
-    if not is_long or lanes % TRANSPOSED_ROWS or size_of(vector) % lanes:
+    if not is_long or lanes % TRANSPOSED_ROWS:
         return None
     loads = [n for n in nodes if n.op is Ops.LOAD]
     gathered = [n for n in loads if coefficient(n.src[0].src[1], vector) not in (0, 1)]
-    return along if gathered and all([_turns_fast(n, along, target) for n in gathered]) else None
+    return along if gathered and all([_lies_along(n, along) for n in gathered]) else None
 
 
-def _turns_fast(load: UOp, along: UOp, target: Target) -> bool:
-    """Whether a load lies along a loop, in words that come from caches: memory is as slow either way."""
+def _lies_along(load: UOp, along: UOp) -> bool:
+    """Whether words lie side by side along a loop. From memory, too: rows whose lines share a set of a cache leave it at each visit."""
     memory, index, *_ = load.src[0].src
     is_word = load.dtype.itemsize == ITEMSIZE and not load.dtype.is_bool
-    if memory.op is not Ops.PARAM or not is_word or coefficient(index, along) != 1:
-        return False
-    nbytes: int = memory.arg[1] * ITEMSIZE
-    return nbytes <= 2 * target.cache_bytes
+    return memory.op is Ops.PARAM and is_word and coefficient(index, along) == 1
