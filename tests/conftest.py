@@ -48,8 +48,8 @@ for variable in ("no_proxy", "NO_PROXY"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of more a third.
-PARTS = 3
+# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of three a third, of more a quarter.
+PARTS = 4
 # The files that take longest: where two processes take file by file, neither waits for the other at the end.
 LONG = (
     "test_steps_exhaustively", "test_docs", "test_step_faults", "test_wrong_rules", "test_benchmarks", "test_leaks",
