@@ -84,6 +84,41 @@ def test_what_the_kernel_reads_goes_to_the_cache() -> None:
     assert "nontemporal" not in text_of(in_order(store(here, value + value), end(step)))
 
 
+def in_rows(steps: int, starts: tuple[int, ...], lanes: int = 8, step: int | None = None) -> UOp:
+    """out[step i + start ...] = in[step i + start ...] in vectors, for the starts of each iteration."""
+    count = steps * (step or lanes * len(starts)) + 64
+    each = loop(steps)
+    first = each * number(step or lanes * len(starts))
+    places = [first + number(start) if start else first for start in starts]
+    into, read = param(0, FLOAT, count), param(1, FLOAT, count)
+    stores = [store(position(into, x), load(position(read, x), lanes)) for x in places]
+    return in_order(*stores, end(each))
+
+
+@pytest.mark.parametrize("starts", [(0,), (0, 8), (0, 8, 16), (8, 0)])
+def test_parts_of_lines_in_a_row_are_stored_past_the_caches(starts: tuple[int, ...]) -> None:
+    text = text_of(in_rows(16, starts))
+    assert text.count("align 32, !nontemporal !0") == len(starts)
+    assert text.count("fence seq_cst") == 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        in_rows(15, (0,)),
+        in_rows(16, (8,)),
+        in_rows(16, (0,), step=16),
+        in_rows(16, (0, 16), step=32),
+        in_rows(16, (0, 16)),
+        in_rows(16, (0,), lanes=1),
+        in_rows(16, (0, 4), step=12),
+    ],
+    ids=["few", "one behind the start", "every other", "gaps", "over each other", "no vectors", "unaligned"],
+)  # fmt: skip
+def test_parts_of_lines_that_are_in_no_row_go_to_the_cache(program: UOp) -> None:
+    assert "nontemporal" not in text_of(program)
+
+
 @pytest.mark.parametrize("dtype", [FLOAT, dtypes.float64, dtypes.int8], ids=lambda d: d.name)
 def test_values_stored_past_the_caches_are_the_same(nontemporal: CpuBackend, dtype: DType) -> None:
     lanes = LINE_BYTES // dtype.itemsize

@@ -23,11 +23,6 @@ from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
-# Results of so many second caches go past all caches: a core's share of the last one holds no more. (What a machine says
-# of its last cache does not help: virtual ones name that of all their neighbours.)
-# Measured (2 MB of cache): from 8 MB on a copy, or a chain of kernels, gains a fifth and more, and one with a sum at the end loses nothing;
-# of 4 MB the sum loses a fifth.
-NONTEMPORAL_CACHES = 4
 # Who has these instructions gathers as fast as it reads: older processors of Intel since a remedy of 2023 do not, AMD's do not.
 _GATHERS = "avx512fp16"
 # What every kernel is called in object code, so that those which differ by nothing but their names, as updates of parameters of
@@ -75,7 +70,7 @@ class Generator(Backend):
             cache_bytes=memory.cache_bytes,
             page_bytes=memory.page_bytes,
             core=memory.core,
-            past_caches_bytes=NONTEMPORAL_CACHES * memory.cache_bytes,
+            past_caches_bytes=memory.caches_of_a_result * memory.cache_bytes,
             scratch_bytes=memory.cache_bytes // 2,
             threads=threads or memory.cores or 1,
             index_dtype=dtypes.int64,

@@ -350,10 +350,11 @@ def _pointers_code(writer: Writer, dtype: DType) -> str:
 
 
 def write_nontemporal_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
-    """Store whole lines of memory past the caches, if the mask of all lanes is on; the module has `NONTEMPORAL`."""
+    """Store whole lines of memory, or an aligned part of one, past the caches, if the mask of all lanes is on; the module has `NONTEMPORAL`."""
     if position.mask is not None:
         return _store_if(writer, position, dtype, value, write_nontemporal_store)
-    target = f"{writer.dialect.pointer} {position.address}, align {LINE_BYTES}{MARK}"
+    align = min(LINE_BYTES, dtype.lanes * dtype.itemsize)
+    target = f"{writer.dialect.pointer} {position.address}, align {align}{MARK}"
     writer.do(f"store {memory_type(dtype)} {value}, {target}")
 
 

@@ -3,13 +3,13 @@
 Owns: which stores. Does not own: the instruction (memory.py), from which size on (the dialect).
 
 A line that is stored as usual is first read into the cache, to be changed there. One that is written as a
-whole, and read by nobody soon, needs neither. But it waits for memory where loads from the second cache wait, too: a tile that reads more from
+whole, and read by nobody soon, needs neither; vectors that are a part of a line fill it one behind the other. But it waits for memory where loads from the second cache wait, too: a tile that reads more from
 there than it stores takes less time if its results go to the caches, for which they are asked ahead (prefetch_tiles.py).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import takewhile
 from math import prod
 
@@ -17,13 +17,16 @@ from proofgrad.backends.llvm.prefetch_tiles import Loops, loops_around
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
-from proofgrad.core.compile.nests.strides import loops_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import ADD, CONST, LOAD, MUL, PARAM, STORE
 from proofgrad.core.ir.uop import UOp
 
 # How a store says it, and what waits for such stores where a program ends.
 MARK, FENCE = ", !nontemporal !0", "  fence seq_cst"
+
+# Of a loop that stores parts of lines in a row.
+LEAST_STEPS = 16
 
 
 def is_stored_past(text: str) -> bool:
@@ -45,8 +48,10 @@ def nontemporal_stores(linear: UOp, least_bytes: int | None, target: Target) -> 
         return frozenset()
     long -= {node.src[0].src[0] for node in linear.src if node.op is LOAD}
     stores = [node for node in linear.src if node.op is STORE]
-    whole = [s for s in stores if s.src[0].src[0] in long and _is_whole_lines(s)]
-    around = loops_around(linear) if whole else {}
+    plain = [s for s in stores if s.src[0].src[0] in long and _is_plain(s)]
+    around = loops_around(linear) if plain else {}
+    whole = [s for s in plain if _is_whole_lines(s)]
+    whole += _in_a_row([s for s in plain if _nbytes_of(s) < LINE_BYTES], around)
     tiles = Counter[Loops]()
     for store in whole:
         tiles[around[store]] += _bytes_moved(store.src[1].dtype)
@@ -77,14 +82,45 @@ def _nbytes(buffer: UOp) -> int:
     return int(buffer.arg[1] * buffer.dtype.itemsize)
 
 
-def _is_whole_lines(store: UOp) -> bool:
+def _is_plain(store: UOp) -> bool:
+    """Whether lanes lie side by side, and one truth turns off all of them."""
     position, value = store.src[:2]
-    masks = position.src[2:]  # one of all lanes turns off a whole line
-    is_in_lanes = any([n.dtype.lanes > 1 for n in (position.src[1], *masks)])
-    if is_in_lanes or value.dtype.is_bool:
-        return False
-    nbytes = value.dtype.lanes * value.dtype.itemsize
-    return nbytes % LINE_BYTES == 0 and _is_multiple(position.src[1], value.dtype.lanes)
+    is_in_lanes = any([n.dtype.lanes > 1 for n in position.src[1:]])
+    return not is_in_lanes and not value.dtype.is_bool
+
+
+def _nbytes_of(store: UOp) -> int:
+    return _bytes_moved(store.src[1].dtype)
+
+
+def _is_whole_lines(store: UOp) -> bool:
+    is_long = _nbytes_of(store) % LINE_BYTES == 0
+    return is_long and _is_multiple(store.src[0].src[1], store.src[1].dtype.lanes)
+
+
+def _in_a_row(stores: list[UOp], around: dict[UOp, Loops]) -> list[UOp]:
+    """Of stores of a part of a line those that an iteration does side by side, if the next iteration of the innermost loop goes on behind them."""
+    rows = defaultdict[tuple[UOp, UOp, Loops], dict[int, UOp]](dict)
+    for store in stores:
+        lanes, (memory, index, *masks) = store.src[1].dtype.lanes, store.src[0].src
+        is_part = lanes > 1 and LINE_BYTES % _nbytes_of(store) == 0
+        if is_part and not masks and around[store] and _is_multiple(index, lanes):
+            first, offset = index.src if index.op is ADD else (index, None)
+            if offset is None or offset.op is not CONST:
+                first, offset = index, None
+            rows[memory, first, around[store]][0 if offset is None else offset.arg] = store
+    found: list[UOp] = []
+    for (_, first, loops), row in rows.items():
+        lanes, length = next(iter(row.values())).src[1].dtype.lanes, len(row)
+        is_whole = sorted(row) == [lanes * k for k in range(length)]
+        if is_whole and coefficient(first, loops[-1]) == lanes * length and _is_long(loops[-1]):
+            found += row.values()
+    return found
+
+
+def _is_long(loop: UOp) -> bool:
+    """Whether what begins or ends within a line is little of what such a loop stores."""
+    return not is_fixed(loop) or size_of(loop) >= LEAST_STEPS
 
 
 def _is_multiple(term: UOp, size: int) -> bool:
