@@ -3,10 +3,11 @@
     python benchmarks/ptx_kernels.py [product softmax ...]
 
 Owns: the kernels that are read, how the table is made. With `ptxas` (CUDA's toolkit, or pip install nvidia-cuda-nvcc) it has
-registers and spills. The estimate is the largest of four times: multiply-adds at the peak of the type and of what computes them, bytes
-that items ask for at the speed of the first caches, turns at the banks of shared memory (shared_banks.py), bytes that are there at
-the speed of memory. It is an upper bound: nothing waits, nothing is
-fetched twice, and what is not a multiply-add is free. Where items of a warp ask for the same bytes the second one is too long.
+registers and spills. The estimate is the largest of five times: multiply-adds as fast as what computes them issues them, instructions
+in the loops around these (issued.py), turns at the banks of shared memory (shared_banks.py), bytes that items ask for at the speed of
+the second cache, bytes that are there at the speed of memory. The first three are those of the unit that has the most groups. It is an
+upper bound: nothing waits, nothing is fetched from memory twice, and instructions elsewhere are free. Where items ask for what others of
+their group have asked for, which the first cache may have, the fourth is too long.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
+from issued import issued
 from shared_banks import turns
 
 from proofgrad import Context, Device, Tensor
@@ -45,15 +47,39 @@ from proofgrad.core.tensor.runtime.realize import compile_only
 
 ARCHITECTURE, NAME = 90, "SM90"
 # Source: NVIDIA H200 data sheet (SXM): 67 TFLOPS of float32 and, by matrix units, of float64; 989.5 of float16 and bfloat16
-# by matrix units, 1979 of int8; 4.8 TB/s; 132 units, 128 bytes a cycle each from the first cache and from shared memory, 1.755 GHz.
-FLOAT32, MEMORY = 66.9e12, 4.8e12
+# by matrix units, 1979 of int8; 4.8 TB/s; 132 units. Each begins 4 instructions of warps a cycle, and goes to shared memory once. Source:
+# CUDA C++ Programming Guide, "Compute Capability 9.0".
+MEMORY, MULTIPROCESSORS, SCHEDULERS = 4.8e12, 132, 4
+# What the second cache of an H100 gives. Source: OpenXLA, gpu_dot_fusion_cost_model.cc, "Measured H100 L2 bandwidth".
+SECOND_CACHE = 6.65e12
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Operations a second at the peak, multiply-adds of a unit in a cycle at this peak, and the part of it that can be issued.
+
+    All times of a unit are counted in the cycles of the clock at which the peak is stated: 1.98 GHz, or 1.83 where matrix units multiply.
+    """
+
+    peak: float
+    of_cycle: int
+    part: float = 1.0
+
+    @property
+    def cycles(self) -> float:
+        """Of a unit in a second."""
+        return self.peak / (2 * self.of_cycle * MULTIPROCESSORS)
+
+
+# Of mma.sync. wgmma, which is not used here, has the peak. Source: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+# Architecture via Microbenchmarking" (arXiv 2402.13499): mma reaches 62.9 % of the peak on average; float64 has no wgmma.
+WARPS = 0.629
+FLOAT32 = Rate(66.9e12, 128)
 UNITS = {
-    dtypes.float16: 989.5e12, dtypes.bfloat16: 989.5e12, dtypes.float64: 66.9e12,
-    dtypes.float32: 494.7e12,  # rounded to TF32
-    dtypes.int8: 1979e12, dtypes.uint8: 1979e12,
+    dtypes.float16: Rate(989.5e12, 2048, WARPS), dtypes.bfloat16: Rate(989.5e12, 2048, WARPS), dtypes.float64: Rate(66.9e12, 128),
+    dtypes.float32: Rate(494.7e12, 1024, WARPS),  # rounded to TF32
+    dtypes.int8: Rate(1979e12, 4096, WARPS), dtypes.uint8: Rate(1979e12, 4096, WARPS),
 }  # fmt: skip
-CYCLES = 132 * 1.755e9
-FIRST_CACHES = 128 * CYCLES
 
 
 class Printer(PTXBackend):
@@ -78,12 +104,14 @@ class Work:
     """What all items of a kernel do."""
 
     multiply_adds: int = 0
-    peak: float = FLOAT32  # operations a second of what multiplies and adds
+    rate: Rate = FLOAT32  # of what multiplies and adds
+    issued: int = 0  # instructions of warps in the loops around these
+    groups: int = 1
     turns: int = 0  # of warps at the banks of shared memory
     conflicts: int = 0  # of these, those that banks in turn cost
     shared: int = 0  # instructions of the text that go there
     asked: int = 0  # bytes of global memory that items load and store
-    there: int = 0  # bytes of the buffers
+    there: int = 0  # bytes of the buffers, of one that is read and written both
 
 
 @dataclass(slots=True)
@@ -172,7 +200,7 @@ def attention(*shape: int | str, is_causal: bool = False) -> Tensor:
 def work_of(source: Source) -> Work:
     """Counted from the kernel as a list of instructions."""
     assert source.program is not None
-    work, times, shared = Work(), [1], list[UOp]()
+    work, times, shared, moved = Work(), [1], list[UOp](), set[tuple[UOp, Ops]]()
     program, texts = source.program, [1]  # how often the text has what is in the open loops
     copied = copies_of(program).values()
     written_out = turns_written_out(program, group_size(program), frozenset(copied))
@@ -196,6 +224,8 @@ def work_of(source: Source) -> Work:
                 texts.append(texts[-1] * (size if node in written_out or node in parts else 1))
                 if node.arg[1] is AxisRole.AHEAD:
                     size = 1  # one part in an iteration, but for the first
+                if node.arg[1] is AxisRole.BLOCK:
+                    work.groups *= size
                 if node.arg[1] is AxisRole.LANE:
                     if shared:  # the items that are there already take turns
                         size = max(1, size // int(shared[0].src[0].arg))
@@ -207,7 +237,7 @@ def work_of(source: Source) -> Work:
                 texts.pop()
             case Ops.MMA:
                 work.multiply_adds += times[-1] * node.dtype.lanes * QUARTERS * node.arg[1]
-                work.peak = UNITS[node.src[2].dtype.scalar]
+                work.rate = UNITS[node.src[2].dtype.scalar]
             case Ops.MULACC:
                 work.multiply_adds += times[-1] * node.dtype.lanes
             case Ops.LOAD | Ops.STORE:
@@ -221,8 +251,9 @@ def work_of(source: Source) -> Work:
                 else:
                     count = times[-1] // prod([size_of(x) for x in again])
                     work.asked += count * value.dtype.lanes * value.dtype.scalar.itemsize
-            case Ops.PARAM:
-                work.there += node.arg[1] * node.dtype.itemsize
+                    moved.add((memory, node.op))
+    work.there = sum([memory.arg[1] * memory.dtype.itemsize for memory, _ in moved])
+    work.issued = issued(source.text, work.multiply_adds)
     return work
 
 
@@ -274,11 +305,14 @@ def ptxas() -> str | None:
 
 
 def seconds_of(work: Work) -> tuple[float, str]:
-    """The longest of the four, and which it is."""
+    """The longest of the five, and which it is."""
+    rate, most = work.rate, -(-work.groups // MULTIPROCESSORS)
+    cycles = rate.cycles * work.groups / most  # of the groups, by those of the unit that has the most
     times = {
-        "multiply-adds": 2 * work.multiply_adds / work.peak,
-        "first caches": work.asked / FIRST_CACHES,
-        "shared memory": work.turns / CYCLES,
+        "multiply-adds": work.multiply_adds / (rate.of_cycle * rate.part * cycles),
+        "instructions": work.issued / (SCHEDULERS * cycles),
+        "shared memory": work.turns / cycles,
+        "second cache": work.asked / SECOND_CACHE,
         "memory": work.there / MEMORY,
     }
     bound = max(times, key=lambda name: times[name])
@@ -290,7 +324,7 @@ def row(kernel: str, source: Source) -> str:
     work, needs = work_of(source), assembled(source)
     counts = {name: len(re.findall(pattern, source.text)) for name, pattern in COUNTED.items()}
     seconds, bound = seconds_of(work)
-    peak = 2 * work.multiply_adds / seconds / work.peak
+    peak = 2 * work.multiply_adds / seconds / work.rate.peak
     speed = work.there / seconds / MEMORY
     cells = [
         kernel, f"`{source.entry}`", needs.registers, needs.spills, needs.shared,

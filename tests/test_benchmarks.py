@@ -54,7 +54,7 @@ ON_A_PAGE = ("fit_polynomials.py", "ulp_check.py")  # docs/numerics.md, run by t
 PARTS = (
     *("index_terms.py", "tinygrad_terms.py", "workloads.py"),  # of others
     *("side_by_side.py", "peer_workloads.py", "peer_jax.py", "peer_lazy.py"),  # of peers.py
-    "shared_banks.py",  # of ptx_kernels.py
+    *("shared_banks.py", "issued.py"),  # of ptx_kernels.py
     *("peer_numpy.py", "peer_torch.py", "peer_onnx.py", "peers_page.py", "kept_results.py"),
     *("drawn_cases.py", "drawn_ours.py", "drawn_peers.py"),  # of random_shapes.py
     *("programs_data.py", "programs_proofgrad.py", "programs_torch.py"),  # of programs.py
