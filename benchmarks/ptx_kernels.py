@@ -3,11 +3,12 @@
     python benchmarks/ptx_kernels.py [product softmax ...]
 
 Owns: the kernels that are read, how the table is made. With `ptxas` (CUDA's toolkit, or pip install nvidia-cuda-nvcc) it has
-registers and spills. The estimate is the largest of five times: multiply-adds as fast as what computes them issues them, instructions
+registers and spills. The estimate is the longest of six times: multiply-adds as fast as what computes them issues them, instructions
 in the loops around these (issued.py), turns at the banks of shared memory (shared_banks.py), bytes that items ask for at the speed of
-the second cache, bytes that are there at the speed of memory. The first three are those of the unit that has the most groups. It is an
-upper bound: nothing waits, nothing is fetched from memory twice, and instructions elsewhere are free. Where items ask for what others of
-their group have asked for, which the first cache may have, the fourth is too long.
+the first caches, those of them that go past these at the speed of the second cache, bytes that are there at the speed of memory. All
+but the last two are those of the unit that has the most groups. It is an upper bound: nothing waits, nothing is fetched from memory
+twice, first caches have what is asked for again, and instructions elsewhere are free. Where items of a warp ask for the same bytes the
+fourth is too long.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from proofgrad.backends.llvm.matrix_loads import Together, loads_together
 from proofgrad.backends.llvm.written_out import filled_ahead, turns_written_out
 from proofgrad.backends.ptx.dialect import PTXDialect
 from proofgrad.backends.ptx.matrix_units import matrix_units
-from proofgrad.backends.ptx.runtime import PTXBackend
+from proofgrad.backends.ptx.runtime import BLOCK_SIZE, PTXBackend
 from proofgrad.core.compile.fusion import row_products
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.machine.target import Source
@@ -47,11 +48,12 @@ from proofgrad.core.tensor.runtime.realize import compile_only
 
 ARCHITECTURE, NAME = 90, "SM90"
 # Source: NVIDIA H200 data sheet (SXM): 67 TFLOPS of float32 and, by matrix units, of float64; 989.5 of float16 and bfloat16
-# by matrix units, 1979 of int8; 4.8 TB/s; 132 units. Each begins 4 instructions of warps a cycle, and goes to shared memory once. Source:
-# CUDA C++ Programming Guide, "Compute Capability 9.0".
-MEMORY, MULTIPROCESSORS, SCHEDULERS = 4.8e12, 132, 4
+# by matrix units, 1979 of int8; 4.8 TB/s; 132 units. Each begins 4 instructions of warps a cycle, goes to shared memory once, and has
+# 128 bytes from its first cache. Source: CUDA C++ Programming Guide, "Compute Capability 9.0".
+MEMORY, MULTIPROCESSORS, SCHEDULERS, FIRST_CACHE = 4.8e12, 132, 4, 128
 # What the second cache of an H100 gives. Source: OpenXLA, gpu_dot_fusion_cost_model.cc, "Measured H100 L2 bandwidth".
-SECOND_CACHE = 6.65e12
+# Copies of 16 bytes go past the first one. Source: PTX ISA, "cp.async", .cg.
+SECOND_CACHE, PAST_FIRST = 6.65e12, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class Work:
     conflicts: int = 0  # of these, those that banks in turn cost
     shared: int = 0  # instructions of the text that go there
     asked: int = 0  # bytes of global memory that items load and store
+    past: int = 0  # of these, those that no first cache has
     there: int = 0  # bytes of the buffers, of one that is read and written both
 
 
@@ -202,8 +205,8 @@ def work_of(source: Source) -> Work:
     assert source.program is not None
     work, times, shared, moved = Work(), [1], list[UOp](), set[tuple[UOp, Ops]]()
     program, texts = source.program, [1]  # how often the text has what is in the open loops
-    copied = copies_of(program).values()
-    written_out = turns_written_out(program, group_size(program), frozenset(copied))
+    copied = copies_of(program)
+    written_out = turns_written_out(program, group_size(program), frozenset(copied.values()))
     parts = [ahead.parts for ahead in filled_ahead(program).values()]
     kept = frozenset([n for n in program.src if n.op is Ops.FILLED])
     held = held_in_registers(program, PTXDialect.row_part_bytes)
@@ -224,8 +227,6 @@ def work_of(source: Source) -> Work:
                 texts.append(texts[-1] * (size if node in written_out or node in parts else 1))
                 if node.arg[1] is AxisRole.AHEAD:
                     size = 1  # one part in an iteration, but for the first
-                if node.arg[1] is AxisRole.BLOCK:
-                    work.groups *= size
                 if node.arg[1] is AxisRole.LANE:
                     if shared:  # the items that are there already take turns
                         size = max(1, size // int(shared[0].src[0].arg))
@@ -250,8 +251,11 @@ def work_of(source: Source) -> Work:
                         (still if again else together).setdefault(memory, []).append(node)
                 else:
                     count = times[-1] // prod([size_of(x) for x in again])
-                    work.asked += count * value.dtype.lanes * value.dtype.scalar.itemsize
+                    nbytes = value.dtype.lanes * value.dtype.scalar.itemsize
+                    work.asked += count * nbytes
+                    work.past += count * nbytes if node in copied and nbytes == PAST_FIRST else 0
                     moved.add((memory, node.op))
+    work.groups = -(-(source.global_size or 1) // (source.group_size or BLOCK_SIZE))
     work.there = sum([memory.arg[1] * memory.dtype.itemsize for memory, _ in moved])
     work.issued = issued(source.text, work.multiply_adds)
     return work
@@ -305,14 +309,15 @@ def ptxas() -> str | None:
 
 
 def seconds_of(work: Work) -> tuple[float, str]:
-    """The longest of the five, and which it is."""
+    """The longest of the six, and which it is."""
     rate, most = work.rate, -(-work.groups // MULTIPROCESSORS)
     cycles = rate.cycles * work.groups / most  # of the groups, by those of the unit that has the most
     times = {
         "multiply-adds": work.multiply_adds / (rate.of_cycle * rate.part * cycles),
         "instructions": work.issued / (SCHEDULERS * cycles),
         "shared memory": work.turns / cycles,
-        "second cache": work.asked / SECOND_CACHE,
+        "first caches": work.asked / (FIRST_CACHE * cycles),
+        "second cache": work.past / SECOND_CACHE,
         "memory": work.there / MEMORY,
     }
     bound = max(times, key=lambda name: times[name])

@@ -209,3 +209,36 @@ def test_an_axis_of_a_product_alone_is_none_of_the_softmax_of_it() -> None:
     sums = UOp(Ops.REDUCE_AXIS, dtypes.float32, (terms,), (Ops.ADD, (3,)))
     scores = UOp(Ops.RESHAPE, dtypes.float32, (sums,), (2, 3, 4))
     assert _order_in_memory(scores, (0, 1, 2)) == (0, 1, 2)
+
+
+@pytest.mark.parametrize("shape", [(65536, 64), (70001, 33), (4096, 2050)])
+def test_items_that_share_a_maximum_are_no_fewer_than_units_have_room_for(
+    shape: tuple[int, int],
+) -> None:
+    """The sum of powers over columns: parts of one column share its maximum, and no item takes several of them for that."""
+    machine = Device[NAME]
+    assert isinstance(machine, Listing)
+    given = Tensor.ones(*shape, device=NAME).contiguous()
+    with compile_only():
+        given.realize()
+        machine.printed.clear()
+        given.max(0).realize()
+        first = max([source.global_size or 1 for source in machine.printed])
+        machine.printed.clear()
+        (given - given.max(0)).exp().sum(0).realize()
+    read = [  # the kernels that take in all of the memory
+        source.global_size or 1 for source in machine.printed if _largest(source) == prod(shape)
+    ]
+    assert max(read) >= first  # others take in its end
+
+
+def _largest(source: Source) -> int:
+    """Elements of the largest memory of a kernel."""
+    assert source.program is not None
+    return max([int(n.arg[1]) for n in source.program.src if n.op is Ops.PARAM])
+
+
+def test_values_of_sums_over_columns_are_those_of_a_processor() -> None:
+    x = np.random.default_rng(7).standard_normal((5003, 66)).astype(np.float32)
+    got = Tensor(x, device=NAME).softmax(0).numpy()
+    np.testing.assert_allclose(got, Tensor(x).softmax(0).numpy(), rtol=2e-5)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Schedule
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
 from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.compile.schedule.groups import GROUPS_A_UNIT
 from proofgrad.core.compile.schedule.threads import part_of_thread
 from proofgrad.core.compile.steps.window import ends_of
 from proofgrad.core.ir.dtypes import dtypes
@@ -89,6 +91,7 @@ def choose_copies(nest: Nest, vectors: Sequence[UOp], at_once: int, override: Sc
         if wanted is not None and wanted.loop is not None and loop.arg[0] != wanted.loop:
             continue
         size, most = nest.size(loop), beside if loop in of_rows else MOST_COPIES
+        most = min(most, _iterations_of_an_item(nest, vectors))
         has_rest = loop is not nest.shared and nest.leaves_results_out
         has_rest = has_rest and (along_sums or not target.work_items)
         if wanted is not None:
@@ -120,6 +123,17 @@ def side_by_side(size: int, most: int) -> int:
 def loops_around_kept(free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     """The loops that change what is kept: one run of them at a time has the memory for it."""
     return frozenset().union(*[loops for n, loops in free.items() if n.op is Ops.LOCAL_BUFFER])
+
+
+def _iterations_of_an_item(nest: Nest, vectors: Sequence[UOp]) -> int:
+    """How many copies leave items for all units of a machine whose items run in step: there these, and not copies, read side by side."""
+    target = nest.target
+    if not target.units or target.lockstep == 1:
+        return MOST_COPIES
+    results = prod([nest.size(loop) for loop in output_loops(nest.kernel)])
+    is_in_vectors = any([nest.is_of_results(loop) for loop in vectors])
+    lanes = target.lanes(nest.kernel.src[0].src[1].dtype.scalar) if is_in_vectors else 1
+    return max(1, results // lanes // (GROUPS_A_UNIT * target.units * target.group_items))
 
 
 def _loops_that_share(reduction: UOp, free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
