@@ -311,7 +311,9 @@ def ptxas() -> str | None:
 def seconds_of(work: Work) -> tuple[float, str]:
     """The longest of the six, and which it is."""
     rate, most = work.rate, -(-work.groups // MULTIPROCESSORS)
-    cycles = rate.cycles * work.groups / most  # of the groups, by those of the unit that has the most
+    cycles = (
+        rate.cycles * work.groups / most
+    )  # of the groups, by those of the unit that has the most
     times = {
         "multiply-adds": work.multiply_adds / (rate.of_cycle * rate.part * cycles),
         "instructions": work.issued / (SCHEDULERS * cycles),

@@ -13,7 +13,7 @@ from proofgrad import Device, Tensor
 from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
 from proofgrad.backends.ptx.runtime import PTXBackend
-from proofgrad.core.compile.fusion.parts_for_units import parts_for_units
+from proofgrad.core.compile.fusion.parts_for_units import parts_for_units, parts_of_products
 from proofgrad.core.compile.fusion.split_reductions import _order_in_memory
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Source, Target
@@ -242,3 +242,78 @@ def test_values_of_sums_over_columns_are_those_of_a_processor() -> None:
     x = np.random.default_rng(7).standard_normal((5003, 66)).astype(np.float32)
     got = Tensor(x, device=NAME).softmax(0).numpy()
     np.testing.assert_allclose(got, Tensor(x).softmax(0).numpy(), rtol=2e-5)
+
+
+def kernels_of(result: Tensor) -> list[Source]:
+    machine = Device[NAME]
+    assert isinstance(machine, Listing)
+    machine.printed.clear()
+    with compile_only():
+        result.realize()
+    return list(machine.printed)
+
+
+@pytest.mark.parametrize("sizes", [(512, 4096, 512), (512, 4099, 500), (1000, 50177, 10)])
+def test_a_product_of_few_results_and_many_steps_has_groups_for_all_units(
+    sizes: tuple[int, int, int],
+) -> None:
+    """Two kernels: parts of the sum in tiles of groups, and their sum, with the steps that no part has."""
+    rows, steps, columns = sizes
+    one, other = Tensor.ones(rows, steps, device=NAME), Tensor.ones(steps, columns, device=NAME)
+    given = [x.contiguous() for x in (one, other)]
+    kernels_of(Tensor.cat(*[x.reshape(-1) for x in given]))
+    product, total = kernels_of(given[0] @ given[1])
+    assert product.group_size is not None and ".shared" in product.text
+    assert (product.global_size or 1) // product.group_size >= 132
+    assert "mma" not in total.text
+
+
+@pytest.mark.parametrize("sizes", [(1024, 1024, 1024), (64, 128, 64), (2048, 512, 2048)])
+def test_a_product_of_enough_results_or_of_few_steps_stays_whole(
+    sizes: tuple[int, int, int],
+) -> None:
+    rows, steps, columns = sizes
+    one, other = [Tensor.ones(*x, device=NAME).contiguous() for x in ((rows, steps), (steps, columns))]  # fmt: skip
+    kernels_of(one)
+    kernels_of(other)
+    assert len(kernels_of(one @ other + 1)) == 1
+
+
+def test_weights_of_rows_are_summed_in_one_kernel() -> None:
+    """Attention of few queries to many keys: a sum of what was reduced before is part of a kernel that stores no scores."""
+    memory = UOp(Ops.PARAM, dtypes.float32, (), (1, 16 * 8192))
+    scores = UOp(Ops.RESHAPE, dtypes.float32, (memory,), (16, 8192))
+    most = UOp(Ops.REDUCE_AXIS, dtypes.float32, (scores,), (Ops.MAX, (1,)))
+    less = UOp(Ops.ADD, dtypes.float32, (scores, UOp(Ops.EXPAND, dtypes.float32, (most,), (16, 8192))))  # fmt: skip
+    for factor, is_split in ((scores, True), (less, False)):
+        wide = UOp(Ops.RESHAPE, dtypes.float32, (factor,), (16, 1, 8192))
+        values = UOp(Ops.RESHAPE, dtypes.float32, (memory,), (1, 16, 8192))
+        factors = [UOp(Ops.EXPAND, dtypes.float32, (x,), (16, 16, 8192)) for x in (wide, values)]
+        term = UOp(Ops.MUL, dtypes.float32, tuple(factors))
+        node = UOp(Ops.REDUCE_AXIS, dtypes.float32, (term,), (Ops.ADD, (2,)))
+        assert (parts_of_products(node, GPU) is not None) == is_split
+
+
+@pytest.mark.parametrize("sizes", [(10, 5000, 33), (7, 4099, 5), (3, 2048, 64), (1, 3001, 40)])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16"])
+def test_products_in_parts_are_what_numpy_says(sizes: tuple[int, int, int], dtype: str) -> None:
+    rows, steps, columns = sizes
+    draw = np.random.default_rng(rows)
+    x, y = [draw.integers(-2, 3, shape).astype(dtype) for shape in ((rows, steps), (steps, columns))]  # fmt: skip
+    got = (Tensor(x, device=NAME) @ Tensor(y, device=NAME) * 2).numpy()
+    expected = x.astype(np.int64) @ y.astype(np.int64) * 2
+    np.testing.assert_array_equal(got.astype(np.int64), expected)
+
+
+def test_gradients_of_weights_in_parts_are_those_of_a_processor() -> None:
+    """Sums over images and both axes of each, of which none is a multiple of a part."""
+    draw = np.random.default_rng(3)
+    images, weights = draw.standard_normal((3, 2, 37, 31)), draw.standard_normal((4, 2, 3, 3))
+    found = []
+    for device in (NAME, "CPU"):
+        x, w = [Tensor(a.astype(np.float32), device=device) for a in (images, weights)]
+        w.requires_grad_()
+        (x.conv2d(w) ** 2).mean().backward()
+        assert w.grad is not None
+        found.append(w.grad.numpy())
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)

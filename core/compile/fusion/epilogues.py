@@ -153,6 +153,8 @@ def _has_rows_and_columns(reduction: UOp) -> bool:
         parts, (term,) = term.shape, term.src
         joined = _joined([[a] for a in range(len(parts))], parts, term.shape) or []
         reduced = {a for a, own in enumerate(joined) if not reduced.isdisjoint(own)}
+    if term.op is Ops.SHRINK:  # as what no whole parts make up
+        (term,) = term.src[:1]
     if not is_product(term):
         return False
     one, other = [_expanded_axes(factor) - reduced for factor in term.src]

@@ -7,6 +7,9 @@ Elements that lie side by side are a group's, which reads them together: a part 
 apart, neighbours in a row are neighbouring items': a part has so few rows that there are items for all units, and an item has all that
 it reads under way at once. What the parts gave, a row each, is few rows again: of these a group takes some results (schedule/groups.py),
 and they are taken in parts once more only where that saves more than what another launch takes.
+
+A sum of products with few results keeps units busy by small tiles, whose operands are read more often than they are multiplied; in parts of
+its steps as many large ones as there is room for run at once. The parts are as long as what they give takes little beside them.
 """
 
 from __future__ import annotations
@@ -14,12 +17,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.machine.target import MatrixUnit, Target
+from proofgrad.core.compile.nests.sums_of_products import is_contraction, operands
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.groups import GROUPS_A_UNIT, ROWS_ACROSS, SECTOR_BYTES
+from proofgrad.core.compile.schedule.shared_tiles import ITEMS_AT_ONCE
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
+from proofgrad.core.compile.schedule.warp_tiles import FAR_BYTES, MULTIPLY_ADDS
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, with_blocks_first
-from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import CONVERSIONS, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
@@ -29,6 +36,11 @@ LEAST_ELEMENTS, LEAST_ROWS = 16, SHORT_REDUCTION
 LEAST_RUN = 16
 # A reduction that keeps this share of the units busy stays whole: parts would be stored and read once more.
 ENOUGH = 1 / 4
+# Results of an item in a tile that multiplies at full speed, and in a small one, and how many times longer small tiles take (an estimate:
+# benchmarks/ptx_kernels.py). Multiply-adds of a unit in a cycle that are no matrix unit's.
+RESULTS_OF_AN_ITEM, OF_A_SMALL_TILE, OF_SMALL_TILES, OF_ITEMS = 64, 4, 3.0, 128.0
+# Cycles of a part for each that storing and reading what it gives takes.
+BESIDE_A_PART = 5
 
 
 def parts_for_units(node: UOp, order: Sequence[int], target: Target) -> Parts | None:
@@ -74,6 +86,65 @@ def _of_rows(node: UOp, reduced: Sequence[int], target: Target) -> Parts | None:
     if (in_one_launch - rows) * core.memory_line_cycles <= core.launch_cycles:
         rows = max(rows, in_one_launch)
     return in_blocks_of(node.src[0].shape, node.arg[1], rows, 1, across)
+
+
+def parts_of_products(node: UOp, target: Target) -> Parts | None:
+    """The parts of a sum of products that has few results for all units, where they save more than one more launch takes; None: it stays whole.
+
+    One of weights, which rows of results go through, stays: it is part of a kernel that never stores them (row_products.py).
+    """
+    if not target.units or target.lockstep == 1 or not target.group_items or not _stays_apart(node):
+        return None
+    shape, axes, results = node.src[0].shape, node.arg[1], prod(node.shape)
+    depth, rate, nbytes = prod([shape[a] for a in axes]), _rate(node, target), node.dtype.itemsize
+    share = results / (RESULTS_OF_AN_ITEM * ITEMS_AT_ONCE * target.units)
+    of_a_result = 2 * nbytes / FAR_BYTES  # cycles of a unit
+    longest = max(int(depth * share), int(BESIDE_A_PART * of_a_result * rate))
+    parts = depth // max(1, longest)
+    if share >= ENOUGH or parts < 2:
+        return None
+    longer = _times_longer(share) - _times_longer(share * parts)
+    saved = results * depth / rate * longer - parts * results * of_a_result
+    if (
+        saved / target.units <= 2 * target.core.launch_cycles
+    ):  # of the sum of the parts, and of a rest
+        return None
+    if shape[axes[-1]] == depth:
+        longest = min(range(longest, longest // 2, -1), key=lambda size: depth % size)
+    return in_blocks_of(shape, axes, longest, 1, depth)
+
+
+def _times_longer(share: float) -> float:
+    """Than at full speed a product takes whose results are this share of what all units compute at once: in small tiles, as far as these go."""
+    of_tiles = min(OF_SMALL_TILES, max(1.0, 1 / share))
+    return max(of_tiles, OF_A_SMALL_TILE / (RESULTS_OF_AN_ITEM * share))
+
+
+def _stays_apart(product: UOp) -> bool:
+    """Whether nothing that its factors are computed from, before memory or another product, was reduced."""
+    waiting, seen = operands(product), set[UOp]()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op is Ops.REDUCE_AXIS and not is_contraction(node):
+            return False
+        if node.op in MOVEMENT or node.op in ELEMENTWISE:
+            waiting.extend(node.src)
+    return True
+
+
+def _rate(product: UOp, target: Target) -> float:
+    """Multiply-adds of a unit in a cycle: of a matrix unit that takes the factors as they are, or of items."""
+    factors = set[DType]()
+    for factor in operands(product):
+        while factor.op in MOVEMENT or factor.op in CONVERSIONS:
+            factor = factor.src[0]
+        factors.add(factor.dtype)
+    units = [x.factor for x in target.matrix_units if isinstance(x, MatrixUnit) and not x.rounds]
+    is_of_unit = len(factors) == 1 and factors.issubset(units)
+    return MULTIPLY_ADDS[factors.pop().itemsize] if is_of_unit else OF_ITEMS
 
 
 def _rows_of_a_launch(target: Target) -> int:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from math import prod
 
-from proofgrad.core.compile.fusion.parts_for_units import in_blocks_of, parts_for_units
+from proofgrad.core.compile.fusion.parts_for_units import (
+    in_blocks_of,
+    parts_for_units,
+    parts_of_products,
+)
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, operands
@@ -61,6 +65,8 @@ def _parts(node: UOp, target: Target) -> Parts | None:
     if is_sum and prod(node.shape) < FEW_RESULTS:
         longest = LONGEST_SUM if shape[-1] == 1 or len(shape) - 1 in axes else LONGEST_COLUMN
         return in_blocks_of(shape, axes, min(longest, prod(shape) // LEAST_BLOCKS), SUMMED_AT_ONCE)
+    if is_contraction(node) and (parts := parts_of_products(node, target)) is not None:
+        return parts
     if target.units and not is_contraction(node):
         order = _order_in_memory(value, tuple(range(len(shape))))
         return parts_for_units(node, order or range(len(shape)), target)
