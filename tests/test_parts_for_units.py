@@ -317,3 +317,18 @@ def test_gradients_of_weights_in_parts_are_those_of_a_processor() -> None:
         assert w.grad is not None
         found.append(w.grad.numpy())
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("heads, kernels", [(8, 2 + 1), (32, 4 + 1), (1, 1), (500, 4 + 1)])
+def test_causal_attention_has_parts_of_rows_that_are_groups_for_all_units(
+    heads: int, kernels: int
+) -> None:
+    """One after the other, each on all units; and their results are put together."""
+    q, k, v = [
+        Tensor.ones(heads, 4096, 64, dtype="bfloat16", device=NAME).contiguous() for _ in range(3)
+    ]
+    with compile_only():
+        for given in (q, k, v):
+            given.realize()
+    result = q.scaled_dot_product_attention(k, v, is_causal=True)
+    assert len(result.schedule()) == kernels

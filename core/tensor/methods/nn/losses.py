@@ -27,6 +27,8 @@ MOST_LABELS = 1 << 16  # that are looked at before a loss
 _LEAST_LOG = -100.0  # of a probability of 0, as torch has it: times a label of 0 it is 0
 # Queries of causal attention whose scores are computed together, at least; and into how many parts, at most.
 CAUSAL_ROWS, CAUSAL_PARTS = 256, 4
+# Queries that a group of items of a GPU takes: 8 warps of 16 rows (schedule/warp_rows.py). Parts run one after the other, each on all units.
+CAUSAL_ROWS_OF_A_GROUP = 128
 _T = TypeVar("_T", bound="Losses")
 
 
@@ -312,12 +314,21 @@ class Losses(Layers):
             return self._attention(key, value, None, 0, dropout_p)
         if not type(self).training and self._takes_keys_once(key, value):
             return self._attention(key, value, None, 0, dropout_p)
-        rows, parts = max(CAUSAL_ROWS, -(-queries // CAUSAL_PARTS)), []
+        rows = max(CAUSAL_ROWS, -(-queries // CAUSAL_PARTS), self._rows_for_all_units())
+        parts = []
         for begin in range(0, queries, rows):
             some, seen = self._cut(-2, begin, min(begin + rows, queries)), min(begin + rows, keys)
             key_part, value_part = key._cut(-2, 0, seen), value._cut(-2, 0, seen)
             parts.append(some._attention(key_part, value_part, None, begin, dropout_p))
         return parts[0].cat(*parts[1:], dim=-2)
+
+    def _rows_for_all_units(self) -> Whole:
+        """So many of each head give nearly every unit of a GPU one group of them, and none two; 0 on other machines."""
+        target = Device[self.device].target
+        if not target.units or target.lockstep == 1:
+            return 0
+        groups_of_a_head = target.units // max(1, math.prod(self.shape[:-2]))
+        return groups_of_a_head * CAUSAL_ROWS_OF_A_GROUP
 
     def _takes_keys_once(self, key: Self, value: Self) -> Flag:
         """Whether one kernel leaves out what a mask hides, so that no rows are cut off for that."""
