@@ -313,12 +313,33 @@ def test_a_result_that_is_used_by_another_kernel_has_one_plan() -> None:
 # -- reductions of rows -------------------------------------------------------------------------
 
 
-def rows(shape: tuple[int, ...], dtype: DType = dtypes.float32, op: Ops = Ops.ADD) -> UOp:
-    """The body of a reduction over the first axis."""
+def rows(
+    shape: tuple[int, ...],
+    dtype: DType = dtypes.float32,
+    op: Ops = Ops.ADD,
+    function: Ops | None = None,
+) -> UOp:
+    """The body of a reduction over the first axis, of what is read or of a function of it."""
     memory = UOp(Ops.PARAM, dtype, (), (1, prod(shape)))
-    return UOp.sink(
-        UOp(Ops.REDUCE_AXIS, dtype, (UOp(Ops.RESHAPE, dtype, (memory,), shape),), (op, (0,)))
-    )
+    value = UOp(Ops.RESHAPE, dtype, (memory,), shape)
+    if function is not None:
+        value = UOp(function, dtype, (value,))
+    return UOp.sink(UOp(Ops.REDUCE_AXIS, dtype, (value,), (op, (0,))))
+
+
+def test_few_rows_are_summed_in_blocks_where_a_step_computes_more_than_a_core_looks_ahead() -> None:
+    prime = (37, 100_003)
+    assert block_of(rows(prime)) == block_of(rows(prime, function=Ops.NEG)) == 0
+    assert block_of(rows(prime, function=Ops.EXP2)) == 8
+    assert block_of(rows((19, 200_003), function=Ops.EXP2)) == 4
+    assert block_of(rows((13, 300_007), function=Ops.EXP2)) == 0  # they are written out
+    far = replace(AVX512, core=Core(foreseen_instructions=1000))
+    assert block_of(rows(prime, function=Ops.EXP2), target=far) == 0
+
+
+def test_fewer_rows_are_worth_a_mask_where_fewer_pages_are_foreseen() -> None:
+    few = replace(AVX512, core=Core(foreseen_pages=16))
+    assert [block_of(rows((67, 100_003)), target=target) for target in (AVX512, few)] == [0, 8]
 
 
 def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:

@@ -11,9 +11,11 @@ from math import prod
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
-from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
+from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import LEAST_ITEMSIZE
+from proofgrad.core.compile.schedule.vector_loops import cycles_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -24,9 +26,9 @@ SHARE_OF_PAGES, FEWEST_ROWS = 1 / 4, 8
 ROWS_IN_A_PAGE = 8
 # So many blocks that reading and writing the sums counts little.
 FEWEST_BLOCKS = 4
-# Of so many times as many rows as there are pages translated at once, blocks pay even where the last one has a mask (measured: of
-# 131 rows of 50,021 they take as long on one thread, and half as long on two; of 67 rows of 100,003 half as long again).
-WORTH_A_MASK = 1.5
+# Of so many times as many rows as there are pages foreseen, blocks pay even where the last one has a mask (measured, 32 pages: of 131 rows of 50,021
+# they take as long on one thread, and half as long on two, of 67 rows of 100,003 half as long again; 16 pages: of 53 and 67 rows 0.5 to 0.9 times as long).
+WORTH_A_MASK = 3
 # Rows that lie apart, which together are so many times longer than the second cache.
 WORTH_CACHES = 1
 
@@ -65,9 +67,12 @@ def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Ro
     most = override.reduction_block or _most_steps(target)
     steps = largest_divisor(size, most)
     if steps < _least_steps(target) and (
-        override.reduction_block or size > WORTH_A_MASK * target.core.translated_pages
+        override.reduction_block
+        or size > WORTH_A_MASK * target.core.foreseen_pages
+        or _waits_for_rows(kernel, along, target)
     ):
-        steps = most  # the last block has fewer, and a mask
+        # The last block has fewer, and a mask.
+        steps = override.reduction_block or min(most, size // FEWEST_BLOCKS)
     if override.reduction_block is None and not (
         _least_steps(target) <= steps <= size // FEWEST_BLOCKS
         and _lie_apart(reduction, along, target)
@@ -84,6 +89,13 @@ def _most_steps(target: Target) -> int:
 def _least_steps(target: Target) -> float:
     """Rows that are worth being read side by side."""
     return _most_steps(target) / 2
+
+
+def _waits_for_rows(kernel: UOp, along: UOp, target: Target) -> bool:
+    """Whether a step computes more than a core looks ahead over: rows that nothing foresees are waited for, one by one, where a plain sum asks for many
+    (measured: exponentials of 29 rows of 130,003 take four times as long as in blocks)."""
+    cycles = cycles_along(along, loops_below(kernel)) * target.core.sums_at_once
+    return cycles > target.core.foreseen_instructions * SHORT_CYCLES
 
 
 def _lie_apart(reduction: UOp, along: UOp, target: Target) -> bool:

@@ -166,7 +166,7 @@ def _candidate(
     again = again and not is_costly_along(loop, free)
     is_filled = by_lane or any([n.op is Ops.LOCAL_BUFFER for n in free])
     rests: float | None = MASKED_AGAIN if again or is_filled else 1
-    if is_filled and _cycles_along(loop, free) < WORTH_FILLING:
+    if is_filled and cycles_along(loop, free) < WORTH_FILLING:
         rests = None
     fitting = fitting_lanes(nest.size(loop), lanes, rests)
     if not gathers and _is_row_by_data(nest, loop, lanes):
@@ -260,11 +260,11 @@ def fitting_lanes(size: int, lanes: int, rests: float | None) -> int | None:
 
 def _pays_to_fill(loop: UOp, lanes: int, by_lane: int, nest: Nest) -> bool:
     """Whether what a vector computes at once takes longer for each lane by itself than filling so many vectors does."""
-    saved = _cycles_along(loop, nest.free) * (lanes - 1)
+    saved = cycles_along(loop, nest.free) * (lanes - 1)
     return saved > by_lane * lanes * nest.target.core.gather_cycles
 
 
-def _cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
+def cycles_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> float:
     """Cycles of the operations of an iteration, but for those on index terms."""
     work = [n.op for n in free if is_work_along(n, loop, free)]
     return sum([OPERATION_CYCLES.get(op, SHORT_CYCLES) for op in work])

@@ -35,6 +35,7 @@ from proofgrad.core.compile.schedule.vector_loops import (
     is_work_along,
     loops_that_pay,
 )
+from proofgrad.core.compile.schedule.wide_vectors import registers_of_vector
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -76,8 +77,15 @@ def choose_vectors(
         is_asked = target.work_items or override.copies is not None
         return (), NO_COPIES if is_asked else copies_of_choices(nest, ())
     copies = choose_copies(nest, loops, at_once, override)
-    made = [Vectors(x.loop.arg[0], x.lanes, _at_once(x, nest, copies)) for x in chosen]
-    return tuple(made), copies
+    return tuple([_vectors_of(one, nest, copies) for one in chosen]), copies
+
+
+def _vectors_of(one: Candidate, nest: Nest, copies: Copies) -> Vectors:
+    """As many lanes as a vector of a loop has, and how many vectors an iteration takes."""
+    number, registers = one.loop.arg[0], registers_of_vector(one, nest)
+    if registers > 1 and copies.count == 1:
+        return Vectors(number, registers * one.lanes, 1)
+    return Vectors(number, one.lanes, _at_once(one, nest, copies))
 
 
 def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Copies] | None:

@@ -1,0 +1,50 @@
+"""Vectors of several registers, where the computation of each element is long.
+
+Owns: how many registers one vector of a loop takes. Does not own: which loops run as vectors (vector_loops.py), how many vectors at once (vectors.py).
+
+Each operation on such a vector is one instruction for each of its registers, and none of these waits for another: a core that looks ahead over some
+tens of instructions has work while the one before is on its way. They share constants, branches and masks, which copies of a vector have each.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.nests.loops import is_fixed
+from proofgrad.core.compile.schedule.copies import Nest
+from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
+from proofgrad.core.compile.schedule.vector_loops import Candidate, cycles_along, is_work_along
+from proofgrad.core.ir.ops import Ops
+
+# Cycles of a computation in vectors of so many registers, for each register (measured, functions of 24 cycles and more: 0.6 to 0.9 of four).
+CYCLES_OF_REGISTERS = {1: 1.0, 2: 0.87, 4: 0.75}
+# A computation that takes so much of what a core looks ahead over leaves no room for the end of the next one (measured: an exponential, of a fifth, takes
+# 0.92 times as long in four registers, gelu, of three fifths, 0.64).
+SHARE_OF_FORESEEN = 1 / 2
+# Operations that go on until their last lane is through.
+STEPWISE = frozenset({Ops.FMOD, Ops.FLOORDIV, Ops.MOD})
+
+
+def registers_of_vector(one: Candidate, nest: Nest) -> int:
+    """How many times as many lanes as a register one vector of a loop has."""
+    target, vectors = nest.target, -(-nest.size(one.loop) // one.lanes)
+    is_near = not (one.gathers or one.by_lane or one.scatters)
+    if target.work_items or one.at_once is not None or not is_near or not is_fixed(one.loop):
+        return 1
+    if any([n.op in (Ops.REDUCE, Ops.LOCAL_BUFFER) for n in nest.free]):
+        return 1
+    work = [n for n in nest.free if is_work_along(n, one.loop, nest.free)]
+    foreseen = SHARE_OF_FORESEEN * target.core.foreseen_instructions * SHORT_CYCLES
+    if any([n.op in STEPWISE for n in work]) or cycles_along(one.loop, nest.free) < foreseen:
+        return 1
+    most = _room(one, nest)
+    costs = {n: -(-vectors // n) * n * each for n, each in CYCLES_OF_REGISTERS.items() if n <= most}
+    return min(costs, key=lambda n: costs[n], default=1)
+
+
+def _room(one: Candidate, nest: Nest) -> int:
+    """How many times as many lanes the most registers of a vector, and its type, have room for."""
+    target = nest.target
+    types = [n.dtype for n in nest.free if is_work_along(n, one.loop, nest.free)]
+    types += [n.dtype for n in nest.free if n.op is Ops.LOAD]
+    nbytes = one.lanes * max([dtype.itemsize for dtype in types], default=1)
+    registers = -(-nbytes // target.vector_bytes)
+    return min(max(CYCLES_OF_REGISTERS) // registers, target.most_lanes // one.lanes)

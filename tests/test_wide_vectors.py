@@ -1,0 +1,92 @@
+"""Vectors of several registers: where a computation is long and lies in order, of as many lanes as waste least; and their values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy
+import pytest
+
+from proofgrad import Tensor, dtypes
+from proofgrad.core.compile.machine.machine import Core
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, Vectors
+from proofgrad.core.compile.passes.stages import run_stages
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
+
+AVX2 = Target("avx2", vector_bytes=32, vector_registers=16)
+AVX512 = replace(AVX2, vector_bytes=64, vector_registers=32)
+LONG = (Ops.EXP2, Ops.LOG2)  # 30 cycles, where half of what a core looks ahead over is 24
+
+
+def vectors_of(
+    size: int,
+    functions: tuple[Ops, ...] = LONG,
+    target: Target = AVX2,
+    dtype: DType = dtypes.float32,
+) -> tuple[Vectors, ...] | None:
+    """Which vectors functions of functions of so many elements run in."""
+    value = UOp(Ops.PARAM, dtype, (), (1, size))
+    for function in functions:
+        value = UOp(function, dtype, (value,))
+    decided: dict[UOp, Schedule] = {}
+    run_stages(
+        KERNEL_STAGES,
+        UOp.sink(value),
+        compiler().library,
+        target,
+        override=Schedule(),
+        decided=decided,
+    )
+    return next(schedule.vectors for schedule in decided.values() if schedule.vectors)
+
+
+def test_a_long_computation_runs_in_vectors_of_four_registers() -> None:
+    assert vectors_of(1001) == (Vectors(0, 32, 1),)
+    assert vectors_of(1001, target=AVX512) == (Vectors(0, 64, 1),)
+    assert vectors_of(1001, dtype=dtypes.float64) == (Vectors(0, 16, 1),)
+
+
+def test_a_short_computation_runs_in_vectors_of_one() -> None:
+    assert vectors_of(1001, (Ops.EXP2,)) == (Vectors(0, 8, 1),)
+
+
+def test_how_far_a_core_looks_ahead_decides() -> None:
+    far = replace(AVX2, core=Core(foreseen_instructions=200))
+    assert vectors_of(1001, target=far) == (Vectors(0, 8, 1),)
+
+
+def test_a_machine_says_how_many_lanes_a_vector_may_have() -> None:
+    assert vectors_of(1001, target=replace(AVX2, most_lanes=16)) == (Vectors(0, 16, 1),)
+
+
+@pytest.mark.parametrize(("size", "lanes"), [(9, 16), (17, 8), (33, 8), (41, 16), (55, 32)])
+def test_short_rows_take_the_registers_that_leave_fewest_lanes_empty(size: int, lanes: int) -> None:
+    assert vectors_of(size) == (Vectors(0, lanes, 1),)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64])
+@pytest.mark.parametrize(
+    "shape", [(0,), (1,), (7,), (33,), (1001,), (3, 55), (5, 1, 61), (2, 3, 17), (64, 3)]
+)
+def test_values_are_those_of_numpy(shape: tuple[int, ...], dtype: DType) -> None:
+    numbers = numpy.random.default_rng(3).normal(size=shape).astype(numpy.float32)
+    x = Tensor(numbers).cast(dtype).realize()
+    row = Tensor(numbers[..., :1] + 1).cast(dtype).realize()
+    given, other = [t.cast(dtypes.float64).numpy() for t in (x, row)]
+    expected = numpy.log1p(numpy.exp(given + other)) * numpy.tanh(given)
+    for _ in range(2):
+        found = ((x + row).softplus() * x.tanh()).cast(dtypes.float64).numpy()
+        tolerance = {2: 3e-2, 4: 2e-6, 8: 1e-12}[dtype.itemsize]
+        numpy.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_what_is_written_where_it_is_read_has_the_same_values() -> None:
+    numbers = numpy.linspace(-3, 3, 101, dtype=numpy.float32)
+    x = Tensor(numbers).realize()
+    x.assign(x.tanh().sigmoid()).realize()
+    numpy.testing.assert_allclose(x.numpy(), 1 / (1 + numpy.exp(-numpy.tanh(numbers))), rtol=1e-6)
