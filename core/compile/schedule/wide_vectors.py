@@ -9,6 +9,7 @@ tens of instructions has work while the one before is on its way. They share con
 from __future__ import annotations
 
 from proofgrad.core.compile.nests.loops import is_fixed
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.schedule.copies import Nest
 from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
 from proofgrad.core.compile.schedule.vector_loops import Candidate, cycles_along, is_work_along
@@ -26,7 +27,8 @@ STEPWISE = frozenset({Ops.FMOD, Ops.FLOORDIV, Ops.MOD})
 def registers_of_vector(one: Candidate, nest: Nest) -> int:
     """How many times as many lanes as a register one vector of a loop has."""
     target, vectors = nest.target, -(-nest.size(one.loop) // one.lanes)
-    is_near = not (one.gathers or one.by_lane or one.scatters)
+    accesses = [n.src[0].src[1] for n in nest.free if n.op in (Ops.LOAD, Ops.STORE)]
+    is_near = all([coefficient(index, one.loop) in (0, 1) for index in accesses])
     if target.work_items or one.at_once is not None or not is_near or not is_fixed(one.loop):
         return 1
     if any([n.op in (Ops.REDUCE, Ops.LOCAL_BUFFER) for n in nest.free]):
