@@ -267,3 +267,36 @@ def test_kinks_that_cancel_in_a_sum_have_no_derivative() -> None:
     leaf[0] = 1.0
     best, error = oracle._slope(leaf, (0,), parts, parts())
     assert best == pytest.approx(0.25) and error < 1e-6
+
+
+def test_floats_that_are_cast_to_integers_saturate_in_differences_too() -> None:
+    """cast(-2.0, uint16) * w has the derivative 0: as an integer that wraps, -2 would be 65534."""
+    statements = (
+        Step(0, "Tensor", (Data("float32", (2,), (-2.0, 3.0)),)),
+        Step(1, "Tensor", (Data("float32", (2,), (1.0, 1.0)),)),
+        Step(2, "cast", (Ref(0), "uint16")),
+        Step(3, "__mul__", (Ref(2), Ref(1))),
+    )
+    weights = (Data("float32", (2,), (1.0, 1.0)),)
+    made = Program("gradient", statements, (Ref(3),), gradient_of=(Ref(1),), weights=weights)
+    value = dict(expected(made))["g1"]
+    assert not wrong_elements(value, np.array([0.0, 3.0], "float32"), False).any()
+    assert wrong_elements(value, np.array([65534.0, 3.0], "float32"), False).tolist() == [True, False]  # fmt: skip
+
+
+@pytest.mark.parametrize("narrow, is_allowed", [("bfloat16", True), ("float32", False)])
+def test_a_gradient_is_as_exact_as_the_narrowest_type_on_its_way(
+    narrow: str, is_allowed: bool
+) -> None:
+    statements = (
+        Step(0, "Tensor", (Data("float64", (1,), (1.0,)),)),
+        Step(1, "Tensor", (Data("float64", (1,), (131.25,)),)),
+        Step(2, "cast", (Ref(0), narrow)),
+        Step(3, "__mul__", (Ref(1), Ref(2))),
+    )
+    weights = (Data("float64", (1,), (1.0,)),)
+    made = Program("gradient", statements, (Ref(3),), gradient_of=(Ref(0),), weights=weights)
+    value = dict(expected(made))["g0"]
+    rounded = np.array([131.0])  # of 8 digits
+    assert wrong_elements(value, rounded * 1.1, False).all()
+    assert wrong_elements(value, rounded - 0.25, False).any() != is_allowed

@@ -17,6 +17,7 @@ from proofgrad.testing.fuzz.program import Ref, Step, references
 from proofgrad.testing.fuzz.values import (
     CODES,
     DIGITS,
+    INTS,
     LEAST_INNER,
     NOISE,
     SAMPLES,
@@ -280,7 +281,11 @@ def _real(
         return _resolved(operand, lambda number: used[number].estimate)
 
     found = _run(operation, step, at)
-    return Value(result, (found.astype("float64" if kind_of(result) == "float" else held(result)),))
+    if kind_of(result) == "float":
+        return Value(result, (found.astype("float64"),))
+    if found.dtype.kind == "f" and result in INTS:  # a float that was not cast before
+        return Value(result, (cast(found, "float64", result),))
+    return Value(result, (found.astype(held(result)),))
 
 
 def _wide(value: Value, to: str) -> Value:

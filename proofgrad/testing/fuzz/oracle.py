@@ -28,6 +28,7 @@ from proofgrad.testing.fuzz.program import (
 )
 from proofgrad.testing.fuzz.table import TABLE
 from proofgrad.testing.fuzz.values import (
+    DIGITS,
     SAMPLES,
     Array,
     Value,
@@ -284,6 +285,7 @@ def _calls(program: Program, machine: Machine) -> Iterator[tuple[str, Value]]:
 
 STEP = 2.0**-17  # of a difference in float64: what truncation and rounding lose is alike
 POSITIONS = 20  # of one leaf, whose derivatives are looked at
+UNITS_LOST = 4.0  # in the last place, by cotangents that are rounded to a narrow type on the way
 KINK = 1e-3  # differences to both sides that are this far apart: there is no derivative
 
 
@@ -319,6 +321,9 @@ def gradients(program: Program) -> Iterator[tuple[str, Value]]:
         if isinstance(s, Step) and s.name == "Tensor"
     }
     middle = parts()
+    plain = Machine(is_real=True)
+    for statement in program.statements:
+        plain.run(statement)
     for ref in program.gradient_of:
         leaf = leaves[ref.number]
         slopes, errors = np.zeros(leaf.shape), np.full(leaf.shape, np.nan)
@@ -330,11 +335,21 @@ def gradients(program: Program) -> Iterator[tuple[str, Value]]:
         ):
             slopes[position], errors[position] = _slope(leaf, position, parts, middle)
         dtype = dtypes[ref.number]
-        loose = 1e-5 if dtype == "float64" else 2e-3
+        loose = max(1e-5 if dtype == "float64" else 2e-3, _lost_on_the_way(program, ref, plain))
         largest = float(np.nanmax(np.abs(slopes), initial=0.0))
         errors += loose * max(1.0, largest if np.isfinite(largest) else 1.0) / 4
         samples = (slopes, slopes + errors, slopes - errors)
         yield f"g{ref.number}", Value(dtype, (*samples, *samples[1:]))
+
+
+def _lost_on_the_way(program: Program, leaf: Ref, machine: Machine) -> float:
+    """How much of a gradient is lost, at most, where it is a number of the narrowest type between the results and a leaf."""
+    made = {leaf.number}
+    for step in program.statements:
+        if isinstance(step, Step) and not made.isdisjoint(references(step)):
+            made.add(step.target)
+    types = [machine.names[number].value.dtype for number in made]
+    return UNITS_LOST * 2.0 ** -min([DIGITS[one] for one in types if one in DIGITS])
 
 
 def _slope(leaf: Array, position: Any, parts: Any, middle: Array) -> tuple[float, float]:
