@@ -51,7 +51,7 @@ class AbsentCpu(Generator):
 class NoMemory:
     """Stands for a buffer, so that one is told from another."""
 
-    __slots__ = ("_machine",)
+    __slots__ = ("__weakref__", "_machine")
 
     def __init__(self, machine: AbsentCpu) -> None:
         self._machine = machine

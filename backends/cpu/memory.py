@@ -40,7 +40,7 @@ class Region:
 class Block:
     """A piece of memory; goes back to its pool when dropped."""
 
-    __slots__ = ("_pool", "_region", "address", "nbytes")
+    __slots__ = ("__weakref__", "_pool", "_region", "address", "nbytes")
 
     def __init__(self, pool: Pool, region: Region, nbytes: int) -> None:
         self.address, self.nbytes = region.address, nbytes
@@ -59,7 +59,7 @@ class Block:
 class Adopted(Borrowed):
     """Memory that belongs to somebody else, with what keeps it alive."""
 
-    __slots__ = ("_keep", "address", "nbytes", "view")
+    __slots__ = ("__weakref__", "_keep", "address", "nbytes", "view")
 
     def __init__(self, address: int, nbytes: int, keep: object) -> None:
         self.address, self.nbytes, self._keep = address, nbytes, keep

@@ -6,7 +6,7 @@ Owns: the nodes that stand for targets, the leaves that `backward` finds. Does n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from proofgrad.core.ir.op_names import BUFFER
@@ -15,6 +15,7 @@ from proofgrad.core.tensor.autograd import nodes_reached
 from proofgrad.core.tensor.methods.base import TensorBase, alive, owns_value
 from proofgrad.core.tensor.methods.live import live_tensors
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, computed
+from proofgrad.core.tensor.runtime.memory import is_view
 
 _T = TypeVar("_T", bound=TensorBase)
 
@@ -31,12 +32,28 @@ def positions_of(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
 
 
 def other_names(order: Sequence[UOp], targets: Sequence[UOp]) -> list[tuple[UOp, UOp]]:
-    """Targets of a graph, and other nodes of it that were computed to them: what was made before a Tensor was realised names it so."""
+    """Targets of a graph, and other nodes of it that were computed to them: what was made before a Tensor was realised names it so.
+
+    A target that is a former name of lent memory has others: see runtime/lent_memory.py.
+    """
     if not len(COMPUTED):
         return []
-    wanted = set(targets)
+    by_value = {target: target for target in targets}
+    by_value.update({computed(target): target for target in targets if is_view(target)})
     found = [(COMPUTED[node], node) for node in order if node in COMPUTED]
-    return [(value, node) for value, node in found if value in wanted and node not in wanted]
+    known = set(targets)
+    return [(by_value[v], node) for v, node in found if v in by_value and node not in known]
+
+
+def with_former_names(reached: set[UOp], nodes: Iterable[UOp]) -> frozenset[UOp]:
+    """Nodes, and those among the reached that were computed to them."""
+    wanted = frozenset(nodes)
+    return wanted.union([node for node in reached if computed(node) in wanted])
+
+
+def with_names_of_now(reached: set[UOp]) -> set[UOp]:
+    """Nodes, and what those among them that are former names of lent memory are called now."""
+    return reached.union([computed(node) for node in reached if is_view(node)])
 
 
 def unreached(order: Sequence[UOp], targets: Sequence[_T], nodes: Sequence[UOp]) -> list[_T]:

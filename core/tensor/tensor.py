@@ -26,6 +26,8 @@ from proofgrad.core.tensor.gradient_targets import (
     other_names,
     positions_of,
     unreached,
+    with_former_names,
+    with_names_of_now,
 )
 from proofgrad.core.tensor.known_gradients import known_gradients
 from proofgrad.core.tensor.lost_ways import (
@@ -407,10 +409,11 @@ class Tensor(
     ) -> None:
         """Say to the results of operations in this graph where their gradients come from."""
         root, seed = self._uop, self._seed_node(gradient)
-        nodes = frozenset([leaf._uop for leaf in leaves])
+        nodes = with_former_names(present, [leaf._uop for leaf in leaves])
         known = {id(leaf) for leaf in leaves}
+        named = with_names_of_now(present)
         for tensor in live_tensors():
-            if tensor._uop in present and id(tensor) not in known and may_take_gradient(tensor):
+            if tensor._uop in named and id(tensor) not in known and may_take_gradient(tensor):
                 tensor._awaited += (Awaited(root, seed, tensor._uop, nodes),)
                 if tensor._grad is not None and LostWay() not in tensor._awaited:
                     tensor._add_awaited()  # somebody may hold it

@@ -24,13 +24,15 @@ from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.data.errors import DeviceError, GradientError
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.widths import reinterpreted_node
-from proofgrad.core.tensor.methods.live import register
+from proofgrad.core.tensor.methods.live import live_tensors, register
 from proofgrad.core.tensor.methods.training import ShowsTraining
 from proofgrad.core.tensor.runtime.device import IN_FILE, Device, is_on_disk
+from proofgrad.core.tensor.runtime.lent_memory import use_holders
 from proofgrad.core.tensor.runtime.scheduling import shown
 from proofgrad.core.tensor.runtime.tracing import TRACING
 
 _SERIAL = itertools.count()
+use_holders(live_tensors)
 ALIASES = MOVEMENT | {DETACH, BITCAST}  # what shows elements of another Tensor
 
 

@@ -31,8 +31,9 @@ from proofgrad.core.tensor.methods.base import TensorBase, describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.disk import bytes_of_view, moved_node
 from proofgrad.core.tensor.runtime import reading
-from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import Device, canonical_device, is_on_disk
+from proofgrad.core.tensor.runtime.lent_memory import note_lent
 from proofgrad.core.tensor.runtime.memory import is_view, memory_of
 from proofgrad.core.tensor.runtime.recording import refuse_read
 from proofgrad.core.tensor.runtime.scheduling import shown
@@ -161,8 +162,8 @@ class Interop(Factories):
         """A capsule of the elements for `from_dlpack` of another library.
 
         A Tensor on the CPU that has a buffer of its own is shared. What the other side writes is seen
-        here; a write to this Tensor makes new memory, as somebody reads the old. Views and Tensors on
-        other devices are copied. Raises: BufferError if that is refused by
+        here, as `from_blob` says; a write to this Tensor makes new memory, as somebody reads the old. Views, Tensors on
+        other devices, and results of parameters, which `backward` reads, are copied. Raises: BufferError if that is refused by
         copy=False, or another device is asked for.
         """
         if stream is not None:
@@ -170,12 +171,15 @@ class Interop(Factories):
         if dl_device not in (None, (dlpack.CPU, 0)):
             raise BufferError(f"can share memory of the CPU, not of DLPack device {dl_device}")
         shared = self._memory_to_share() if copy is not True else None
+        if not is_view(self._uop):  # a gradient passes from here on: what it reads is to stay
+            shared = None
         if shared is None and copy is False:
             raise BufferError(
-                f"{self!r} cannot be shared without a copy: it is a view, or not on the CPU"
+                f"{self!r} cannot be shared without a copy: it is a view, not on the CPU, or the result of a parameter"
             )
         versioned = max_version is not None and max_version[0] >= 1
         if shared is not None:
+            note_lent(shared)
             return dlpack.export(
                 shared.address,
                 reading.value_of_shape(self.shape),
@@ -194,9 +198,9 @@ class Interop(Factories):
         if self.device != "CPU" or not self.numel():
             return None
         refuse_read()
-        node = shown(self._uop)
-        if not is_view(node):
-            (node,) = machine.realize([self._uop], self.device)
+        if not is_view(self._uop):
+            self.realize()
+        node = computed(self._uop)
         while node.op in (Ops.RESHAPE, Ops.DETACH):
             node = node.src[0]
         owns_all = node.op is Ops.BUFFER and node.arg == self.numel()
@@ -225,6 +229,7 @@ class Interop(Factories):
     def from_dlpack(cls, x: Any, *, copy: Flag | None = None) -> Self:
         """A Tensor of another library's array: memory of the CPU is shared where it is row-major.
 
+        What the other side writes to shared memory is seen as `from_blob` says.
         Raises: BufferError if copy=False and it cannot be shared; TypeError without `__dlpack__`.
         """
         if not hasattr(x, "__dlpack__"):
@@ -256,7 +261,9 @@ class Interop(Factories):
     ) -> Self:
         """The elements at an address, which are not copied and must stay there while they are used.
 
-        What is written to the Tensor goes to memory of its own.
+        Others may write there. What is made of this Tensor is computed from what is there at some time between the line that makes it
+        and the end of what first asks for its value: a line after a write sees it, and a value that was computed (`realize()`)
+        stays. What is written to the Tensor goes to memory of its own.
         """
         if canonical_device(device) != "CPU":
             raise ValueError(f"from_blob takes memory of the CPU, not of {device}")
@@ -276,6 +283,7 @@ class Interop(Factories):
         if not count:
             return cls.zeros(shape, dtype=dtype, device="CPU")
         memory = Device["CPU"].adopt(address, count * dtype.itemsize, keep)
+        note_lent(memory)
         node: UOp = new_buffer(dtype, count, "CPU", memory)
         return cls._leaf(reshape_node(node, shape), "CPU", None)
 

@@ -29,7 +29,6 @@ from proofgrad.core.tensor.runtime.canonical import (
     buffers_of,
     computed,
     is_not_computed,
-    note_computed,
     numbered,
     with_buffers,
 )
@@ -40,6 +39,7 @@ from proofgrad.core.tensor.runtime.execute import LISTENER, execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.kept_run import Ran
 from proofgrad.core.tensor.runtime.known_runs import RUNS
+from proofgrad.core.tensor.runtime.lent_memory import keep_value
 from proofgrad.core.tensor.runtime.memory import (
     buffer_of,
     in_shape,
@@ -206,7 +206,7 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
         return None
     (node,), (numbered_root,) = found
     if not is_alone and numbered_root is not root:
-        note_computed(root, node)
+        keep_value(root, node)
     return node
 
 
@@ -220,7 +220,7 @@ def run_together_again(roots: Sequence[UOp], device: str, alone: Set[int]) -> li
         return None
     for k, (root, node, numbered_root) in enumerate(zip(roots, *found)):
         if k not in alone and numbered_root is not root:
-            note_computed(root, node)
+            keep_value(root, node)
     return found[0]
 
 
@@ -258,7 +258,7 @@ def _run_together_again(
     for reference, node, numbered_root in zip(kept, nodes, numbered_roots):
         root = reference()
         if root is not None and root is not numbered_root:
-            note_computed(root, node)
+            keep_value(root, node)
     return nodes
 
 
@@ -429,7 +429,7 @@ def _results(
         seen.add(wanted)
         node = root()
         if node is not None and node is not result:
-            note_computed(node, result)
+            keep_value(node, result)
         found.append(result)
     return found
 
