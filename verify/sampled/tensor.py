@@ -19,7 +19,7 @@ import numpy
 
 from proofgrad.core.ir.op_names import RESHAPE
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
-from proofgrad.core.ir.shapes import row_major_strides
+from proofgrad.core.ir.shapes import Shape, row_major_strides
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.sampled.arithmetic import Values, constant, kept_as
 from proofgrad.verify.sampled.freedom import Estimate, estimate_reduction, estimation
@@ -91,7 +91,10 @@ class TensorElements:
                     stack += missing
                     continue
             needed, finish = plan
-            found = known[key] = finish(*[known[each[0]] for each in needed])
+            parts = [known[each[0]] for each in needed]
+            if len(parts) > 1 and _extent_of({p.values.shape for p in parts}) > budget.left:
+                raise OverBudgetError  # before there are arrays of that size
+            found = known[key] = finish(*parts)
             budget.left -= found.values.size + Budget.CALL
             if budget.left < 0:
                 raise OverBudgetError
@@ -197,7 +200,11 @@ def _same(found: Estimate) -> Estimate:
 
 def _extent(index: Index) -> int:
     """How many elements an array has that depends on every part of an index."""
-    shapes = {part.shape for part in index if type(part) is not int}
+    return _extent_of({part.shape for part in index if type(part) is not int})
+
+
+def _extent_of(shapes: set[Shape]) -> int:
+    """How many elements arrays of these shapes have together, each repeated along the axes of the others."""
     if len(shapes) < 2:
         return prod(shapes.pop()) if shapes else 1
     depth = max([len(shape) for shape in shapes])
