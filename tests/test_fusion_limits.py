@@ -229,3 +229,17 @@ def test_a_padded_image_is_stored_for_fewer_readings_where_masks_are_vectors(
     program = without_bodies(UOp.sink(y.uop))
     stored = nodes_that_need_a_buffer(program, target)
     assert any(node.op is Ops.PAD for node in stored) == is_stored
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 2), (2, 0, 3), (2, 3, 0), (0, 300), (4, 0, 64, 64)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_values_without_elements_are_computed_beside_others(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    x = Tensor(np.zeros(shape), dtype=dtype)
+    rows = [x.normalize(dim=-1), x.layernorm(), x.softmax(-1), x - x.mean(-1, keepdim=True)]
+    for value in [*rows, *[row.sum(0) for row in rows]]:
+        other = Tensor([1.0, 2.0]) * 3
+        Tensor.realize(other, value)
+        assert other.tolist() == [3, 6]
+        assert value.cast("float32").numpy().shape == value.shape

@@ -37,9 +37,9 @@ def waits_longer(
     """Whether rows of `longest` elements wait longer in the kernel of `end`, with `node` and what it computes `inside`, than a kernel takes that has
     a loop over all rows for `node`."""
     lanes = 0 if target.work_items else target.lanes(node.dtype)
-    if lanes < 2:
-        return False
     rows = elements(node.shape)
+    if lanes < 2 or not rows:
+        return False
     together = list(dict.fromkeys((*computed_by(node, stored), *inside)))
     if any(map(_is_long, together)):
         # of short rows, which are written out, where nothing is stored of each element
