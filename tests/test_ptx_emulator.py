@@ -153,6 +153,26 @@ def test_a_vector_that_begins_in_memory_is_loaded_where_it_ends_behind_it() -> N
     assert out.tolist() == [2, 1, 0]
 
 
+def test_parameters_are_loaded_by_addresses_in_their_own_space() -> None:
+    """LLVM loads the one parameter that a condition chooses, rather than both."""
+    one, other, out = [np.full(4, value, np.uint32) for value in (11, 22, 0)]
+    body = (
+        "mov.b64 %low, p1;\nmov.b64 %high, p2;\nsetp.lt.u32 %p, %t, 3;\nselp.b64 %o, %low, %high, %p;\nld.param.b64 %o, [%o];\n"
+        "ld.global.u32 %x, [%o];\nmul.wide.u32 %o, %t, 4;\nadd.s64 %o, %o, %a0;\nst.global.u32 [%o], %x;\n"
+        "mov.b64 %o, p0;\nld.param.b64 %high, [%o+16];\nsetp.eq.b64 %p, %high, %a2;\n@!%p trap;"
+    )
+    registers = ".reg .b64 %low;\n.reg .b64 %high;\n.reg .b64 %o;\n.reg .b32 %x;\n.reg .pred %p;"
+    launch(entry(3, registers, body), 1, 4, out, one, other)
+    assert out.tolist() == [11, 11, 11, 22]
+
+
+def test_address_behind_the_parameters_ends_the_launch() -> None:
+    text = entry(1, ".reg .b64 %o;", "mov.b64 %o, p0;\nld.param.b64 %o, [%o+4096];")
+    with pytest.raises(KernelFault, match="8 bytes at") as caught:
+        launch(text, 1, 1, np.zeros(1, np.uint32))
+    assert caught.value.code == "CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
 def test_registers_of_an_inner_scope_are_its_own() -> None:
     out = np.zeros(1, np.uint32)
     body = (

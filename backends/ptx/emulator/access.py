@@ -51,17 +51,18 @@ def _pointer(
 ) -> str:
     """A pointer that may be used: the fault is written where it may not. `inside`: as many bytes are of memory; 0: all."""
     if space == "param":
-        return _parameter(f, operand)
+        return _parameter(f, ins, operand, nbytes)
     address = _address(f, operand, space)
     _require(f, ins, address, space, nbytes, inside)
     return f.let(f"inttoptr i64 {address} to ptr")
 
 
-def _parameter(f: Function, operand: str) -> str:
-    match = re.fullmatch(r"\[\s*([\w$]+)\s*(?:\+\s*(\d+))?\s*\]", operand)
-    if match is None or match[1] not in f.parameters:
-        raise Refused(f"the parameter {operand}")
-    offset = f.parameters[match[1]] + int(match[2] or 0)
+def _parameter(f: Function, ins: Instruction, operand: str, nbytes: int) -> str:
+    """A parameter by its name, or by a register with its address in their own space (PTX ISA, "Kernel Function Parameters")."""
+    offset = _address(f, operand, "param")
+    if "%" in operand:
+        is_inside = f.let(f"icmp ule i64 {offset}, {f.parameter_bytes - nbytes}")
+        _or_fault(f, ins, is_inside, ILLEGAL, offset, nbytes)
     return f.let(f"getelementptr i8, ptr %params, i64 {offset}")
 
 

@@ -65,12 +65,12 @@ class Function:
         self.takes_shared = bool(given)
         self._names = self._line = 0
         self._entry: list[str] = []
-        self._offset = 0
+        self.parameter_bytes = 0
         self.parameters: dict[str, int] = {}
         for name, nbytes in kernel.parameters.items():
-            self._offset = -(-self._offset // nbytes) * nbytes
-            self.parameters[name] = self._offset
-            self._offset += nbytes
+            self.parameter_bytes = -(-self.parameter_bytes // nbytes) * nbytes
+            self.parameters[name] = self.parameter_bytes
+            self.parameter_bytes += nbytes
         self._make_room(outliving(kernel))
 
     def text(self) -> list[str]:
@@ -175,7 +175,9 @@ class Function:
         return (self.let(f"add i64 {address}, {int(offset)}") if offset else address), 64
 
     def address_of(self, symbol: str) -> str:
-        """The address of a variable, in the space that it is in."""
+        """The address of a variable or a parameter, in the space that it is in."""
+        if symbol in self.parameters:
+            return str(self.parameters[symbol])
         if symbol in self.shared:
             return str(self.shared[symbol])
         if symbol in self._locals:
