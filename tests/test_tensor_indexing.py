@@ -273,6 +273,16 @@ def test_wrong_scatters_are_refused() -> None:
 # -- selection ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("count", [2, 3, 7, 40])
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_nonzero_of_what_reads_no_memory_has_any_size(count: int, more: int) -> None:
+    """How many there are is computed in the kernel, and is no border that is known when its loops are made."""
+    x = Tensor.linspace(-1, 3, count).trunc()
+    wanted = np.argwhere(x.numpy())
+    found = x.nonzero(size=len(wanted) + more, fill_value=-1)
+    assert found.tolist() == wanted.tolist() + [[-1]] * more
+
+
 def test_masked_select_and_nonzero_at_once_and_lazily(machine: str) -> None:
     x = np.array([[3, 0, 5], [0, 0, 7]], np.int32)
     assert_same(Tensor(x).masked_select(Tensor(x) > 3), np.array([5, 7], np.int32))

@@ -14,13 +14,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from proofgrad.core.compile.nests.loops import size_of
-from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.steps.bijection import Bijection, exchanged
 from proofgrad.core.compile.steps.bounds import lies_between
 from proofgrad.core.compile.steps.extend import masks_around
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, require_fixed, step
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.shapes import sizes
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.masks import parts_of
 
@@ -101,7 +102,7 @@ def ends_of(truth: UOp, loop: UOp) -> tuple[UOp | None, UOp | None]:
         return None, None
     start = {loop: UOp.index(0)}
     one, other = left.substitute(start), right.substitute(start)
-    if not all(map(_is_of_no_loop, (one, other))):
+    if not all(map(sizes().is_size_or_number, (one, other))):  # else computed, or another loop's
         return None, None
     counts_up = of_left > of_right
     return bounds_by(truth.op is Ops.CMPEQ, counts_up, one, other)
@@ -128,7 +129,3 @@ def bounds_by(
     if is_equation:
         return border, border + 1
     return (None, border) if counts_up else (border + 1, None)
-
-
-def _is_of_no_loop(term: UOp) -> bool:
-    return not loops_of(term) and not any([n.op is Ops.LOAD for n in toposort((term,))])
