@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from math import prod
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -47,6 +47,10 @@ class Interop(Factories):
 
     __slots__ = ()
     __array_priority__: ClassVar[Whole] = 1000  # older numpy asks who of two operands is in charge
+
+    if TYPE_CHECKING:  # tensor.py computes
+
+        def realize(self, *others: Any, do_update_stats: bool = True) -> Self: ...
 
     # -- reading values out -----------------------------------------------------------------------
 
