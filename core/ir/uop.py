@@ -42,7 +42,10 @@ class AxisRole(enum.Enum):
 class _Parts:
     """A node while it is made: its fields can be set. Then it becomes a UOp."""
 
-    __slots__ = ("__weakref__", "arg", "below", "counters", "dtype", "loops", "op", "shape", "src")
+    __slots__ = (
+        *("__weakref__", "arg", "below", "coefficients", "counters", "dtype", "loops", "op"),
+        *("shape", "src"),
+    )
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
@@ -52,6 +55,7 @@ class _Parts:
     # Of a node that was asked, but for a RANGE, which would hold itself:
     counters: frozenset[UOp]  # the RANGEs below it
     loops: frozenset[UOp]  # those that its value depends on
+    coefficients: dict[Any, int | None]  # how it changes with them (core/compile/nests/strides.py)
 
 
 class UOp(_Parts):
@@ -421,6 +425,7 @@ def _in_order(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None) -> list
 
 
 _set_below = _Parts.below.__set__  # type: ignore[attr-defined,misc]
+_set_coefficients = _Parts.coefficients.__set__  # type: ignore[attr-defined]
 _Found = Callable[["UOp"], frozenset["UOp"]]
 
 
@@ -431,22 +436,33 @@ def found_once(slot: str, find: _Found) -> _Found:
     """
     keep = getattr(_Parts, slot).__set__  # a UOp itself cannot be changed
 
-    def is_new(node: UOp) -> bool:
-        return node.op is not RANGE and not hasattr(node, slot)
-
     def of(root: UOp) -> frozenset[UOp]:
         if root.op is RANGE:
             return frozenset((root,))
-        try:
-            found: frozenset[UOp] = getattr(root, slot)
-        except AttributeError:
-            for node in _in_order((root,), is_new):
-                if is_new(node):
+        if not hasattr(root, slot):
+            stack = [root]
+            while stack:
+                node = stack[-1]
+                new = [s for s in node.src if not hasattr(s, slot) and s.op is not RANGE]
+                if new:
+                    stack += new
+                    continue
+                stack.pop()
+                if not hasattr(node, slot):
                     keep(node, find(node))
-            found = getattr(root, slot)
+        found: frozenset[UOp] = getattr(root, slot)
         return found
 
     return of
+
+
+def coefficients_of(node: UOp) -> dict[Any, int | None]:
+    """What was found of how a node changes with its loops, kept on it as what is `found_once`."""
+    try:
+        return node.coefficients
+    except AttributeError:
+        _set_coefficients(node, {})
+        return node.coefficients
 
 
 def _counters_of_sources(node: UOp) -> frozenset[UOp]:

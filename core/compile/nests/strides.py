@@ -12,7 +12,7 @@ from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.fragments import own_loops
 from proofgrad.core.ir.op_names import ADD, CONST, LOAD, LOCAL_BUFFER, MMA, MUL, NEG, REDUCE, STORE
 from proofgrad.core.ir.ops import ELEMENTWISE
-from proofgrad.core.ir.uop import UOp, counters_in, found_once, toposort
+from proofgrad.core.ir.uop import UOp, coefficients_of, counters_in, found_once, toposort
 
 _NO_LOOPS: frozenset[UOp] = frozenset()
 MOST_STEPS = 10_000  # of a walk through a sum, in which a term may stand several times
@@ -23,8 +23,18 @@ def coefficient(term: UOp, loop: UOp, beside_loads: bool = False) -> int | None:
 
     `beside_loads`: what is loaded counts as without loop, wherever it is loaded from.
     """
+    if term is loop:
+        return 1
     if loop not in counters_in(term):
         return 0
+    known = coefficients_of(term)
+    asked = loop, beside_loads
+    if asked not in known:
+        known[asked] = _coefficient(term, loop, beside_loads)
+    return known[asked]
+
+
+def _coefficient(term: UOp, loop: UOp, beside_loads: bool) -> int | None:
     total, steps = 0, 0
     stack = [(term, 1)]
     while stack:
