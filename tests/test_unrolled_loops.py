@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor
-from proofgrad.core.compile.fusion.carried_values import LONG_KERNEL_CYCLES
+from proofgrad.core.compile.fusion.carried_values import (
+    LONG_KERNEL_CYCLES,
+    _cycles_of_kernels,
+    least_cycles,
+)
 from proofgrad.core.compile.fusion.limits import LONG_CHAIN_CYCLES
 from proofgrad.core.compile.fusion.views import FEW_REDUCTIONS, MOST_PLACED
 from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES
@@ -244,3 +248,22 @@ def test_gradient_of_many_slices_is_few_kernels(
     (found,) = program(x).gradient(x)
     assert len(bodies(found)) <= 3
     assert np.allclose(found.numpy(), expected(x.numpy()), atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("loop", [average, sums_of_steps, forward_variables])
+def test_the_cheapest_kernels_are_found_without_those_that_all_choices_have(
+    loop: Callable[[int], Tensor], seed: int
+) -> None:
+    random, nodes = np.random.default_rng(seed), UOp.sink(loop(8)._uop).toposort()
+    computed = [n for n in nodes if n.op in ELEMENTWISE]
+
+    def drawn(part: float) -> set[UOp]:
+        return {n for n in computed if random.random() < part}
+
+    stored = drawn(0.2)
+    choices = [drawn(0.1) for _ in range(3)]
+    choices.append(choices[0] | drawn(0.1))
+    every = [_cycles_of_kernels(nodes, stored | ends, set(nodes)) for ends in choices]
+    assert len(set(every)) > 1
+    assert least_cycles(nodes, stored, choices) is choices[every.index(min(every))]

@@ -97,11 +97,32 @@ def _parts_of_sum(whole: UOp, added: Mapping[UOp, int], stored: set[UOp]) -> set
     return found
 
 
-def cycles_of_kernels(nodes: Sequence[UOp], stored: set[UOp]) -> float:
-    """What all kernels take for an element of their results, where these values are stored; more than in proportion for a long one, for the
-    time to compile it."""
+def least_cycles(nodes: Sequence[UOp], stored: set[UOp], choices: Sequence[set[UOp]]) -> set[UOp]:
+    """The choice of values to store beside `stored` whose kernels take the least for an element of their results.
+
+    Where several are stored, most kernels are the same by all choices: those count for none.
+    """
+    kept = [stored | ends for ends in choices]
+    differing = _above_differences(nodes, kept)
+    cycles = [_cycles_of_kernels(nodes, ends, differing) for ends in kept]
+    return choices[cycles.index(min(cycles))]
+
+
+def _above_differences(nodes: Sequence[UOp], choices: Sequence[set[UOp]]) -> set[UOp]:
+    """What is computed, by one of the choices or more, from values that not all of them store; and these values."""
+    common = set.intersection(*choices)
+    found = set.union(*choices) - common
+    for node in nodes:
+        if any([source in found and source not in common for source in node.src]):
+            found.add(node)
+    return found
+
+
+def _cycles_of_kernels(nodes: Sequence[UOp], stored: set[UOp], ends: set[UOp]) -> float:
+    """What kernels that end with some of these take, where these values are stored; more than in proportion for a long one, for the time to
+    compile it."""
     total = 0.0
-    for root in _roots(nodes, stored):
+    for root in [root for root in _roots(nodes, stored) if root in ends]:
         whole = max(1, elements(root.shape))
         inside = computed_by(root, stored)
         cycles = sum([min(1.0, elements(n.shape) / whole) * _cycles(n) for n in inside])

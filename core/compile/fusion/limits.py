@@ -16,7 +16,7 @@ from typing import Any
 from proofgrad.core.compile.fusion.carried_values import (
     FEW_CYCLES,
     carried_by_loops,
-    cycles_of_kernels,
+    least_cycles,
     parts_of_long_sums,
 )
 from proofgrad.core.compile.fusion.meeting_points import MeetingPoints
@@ -72,7 +72,7 @@ def beyond_limits(
         choices.append(parts)
     if len(choices) == 1:
         return choices[0]
-    return min(choices, key=lambda ends: cycles_of_kernels(nodes, stored | ends))
+    return least_cycles(nodes, stored, choices)
 
 
 def _of_kernels(
