@@ -181,13 +181,9 @@ def _of_large_kernels(
             run |= {node}
         elif node.op in ELEMENTWISE:
             length += 1
-            if (
-                len(run) > MOST_REDUCTIONS
-                or length > LONGEST_CHAIN
-                or _is_repeated(node, ends, repetitions.get(node, 0))
-                or _reads_more(node, read, repetitions.get(node, 0), consumers[node])
-                or _takes_longer(node, ends, repetitions.get(node, 0), consumers[node], target)
-            ):
+            times = repetitions.get(node, 0)
+            is_large = len(run) > MOST_REDUCTIONS or length > LONGEST_CHAIN
+            if is_large or (times and _pays_to_store(node, ends, read, times, consumers, target)):
                 ends.add(node)
         is_read = node.op is Ops.BUFFER or node in ends
         reductions[node] = _NONE if is_read else run
@@ -226,10 +222,27 @@ def _together(sources: Sequence[UOp], sets: Mapping[UOp, frozenset[UOp]]) -> fro
     return found
 
 
+def _pays_to_store(
+    node: UOp,
+    ends: set[UOp],
+    read: frozenset[UOp],
+    times: int,
+    consumers: Mapping[UOp, list[UOp]],
+    target: Target,
+) -> bool:
+    """Whether computing `node` again so many times takes too many operations, moves more bytes, or takes longer than to keep it.
+
+    Where a kernel takes a slice it computes that alone: nothing is known of what it moves and how long it takes.
+    """
+    if _is_repeated(node, ends, times):
+        return True
+    if any([_is_slice(user) for user in consumers[node]]):
+        return False
+    return _reads_more(node, read, times) or _takes_longer(node, ends, times, target)
+
+
 def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
     """Whether computing `node` again so many times takes more operations than are allowed."""
-    if not times:
-        return False
     seen, stack, left = {node}, [node], float(MOST_REPEATED // times)
     while stack and left >= 0:
         top = stack.pop()
@@ -241,25 +254,20 @@ def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
     return left < 0
 
 
-def _reads_more(node: UOp, read: frozenset[UOp], times: int, consumers: Sequence[UOp]) -> bool:
+def _reads_more(node: UOp, read: frozenset[UOp], times: int) -> bool:
     """Whether computing `node` again so many times moves more bytes than to store it once and read it each time.
 
-    A narrow element, as of a mask, counts as a whole word: what reads it widens it. Where a kernel takes a slice it
-    computes that alone, and nothing is known.
+    A narrow element, as of a mask, counts as a whole word: what reads it widens it.
     """
-    if not times or any([_is_slice(user) for user in consumers]):
-        return False
     own = elements(node.shape) * max(node.dtype.itemsize, WORD_BYTES)
     again = sum([elements(source.shape) * source.dtype.itemsize for source in read])
     return times * again > (times + 2) * own
 
 
-def _takes_longer(
-    node: UOp, ends: set[UOp], times: int, consumers: Sequence[UOp], target: Target
-) -> bool:
+def _takes_longer(node: UOp, ends: set[UOp], times: int, target: Target) -> bool:
     """Whether the operations of computing `node` again so many times take longer than to keep it in memory."""
     lanes = 0 if target.work_items else target.lanes(node.dtype)
-    if not times or lanes == 0 or any([_is_slice(user) for user in consumers]):
+    if lanes == 0:
         return False
     again = times * cycles_of_work(node, ends) * elements(node.shape) / lanes
     return pays_a_buffer(node, again, times, target)
