@@ -424,7 +424,7 @@ def _in_order(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None) -> list
     return list(order)
 
 
-_set_below = _Parts.below.__set__  # type: ignore[attr-defined,misc]
+_set_below = _Parts.below.__set__  # type: ignore[attr-defined]
 _set_coefficients = _Parts.coefficients.__set__  # type: ignore[attr-defined]
 _Found = Callable[["UOp"], frozenset["UOp"]]
 
