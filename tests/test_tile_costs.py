@@ -286,6 +286,10 @@ def test_windows_share_no_more_than_registers_hold() -> None:
     haswell = replace(ONE_THREAD, vector_bytes=32, vector_registers=16)
     assert depths_of_windows(20, 1, Tile(5, 2, 8), target=haswell)[1] == 1
     assert depths_of_windows(20, 1, Tile(4, 2, 8), target=haswell)[1] == 4
+    # 7 elements of stride 2 wait while 8 others go by, one at a time: a sum was kept in memory, which took three times as long.
+    haswell = replace(haswell, core=replace(haswell.core, mask_registers=16))
+    assert depths_of_windows(3, 2, Tile(8, 1, 8), target=haswell)[2] == 1
+    assert depths_of_windows(3, 2, Tile(7, 1, 8), target=haswell)[2] == 3
 
 
 def test_windows_with_holes_share_what_lies_in_rows_further_on() -> None:
