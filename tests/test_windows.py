@@ -160,6 +160,16 @@ def test_short_rows_are_right(width: int, dtype: object) -> None:
             )
 
 
+@pytest.mark.heuristics
+def test_rows_with_padding_are_written_out_so_that_masks_are_known() -> None:
+    """At the ends alone something is left out: a whole row of up to 8 vectors, or 4 of them, know where they are."""
+    avx2 = Target("test", vector_bytes=32, vector_registers=16)
+    for width, vectors in ((30, 4), (47, 7), (62, 8), (110, 4), (126, 4)):
+        x = Tensor.empty(3, 50, width).realize()
+        (one,) = schedules(x.pad(((0, 0), (1, 1), (1, 1))).contiguous(), avx2)
+        assert f"x8x{vectors} " in str(one), str(one)
+
+
 def test_a_schedule_by_hand_says_so_too() -> None:
     x, w = RNG.standard_normal((1, 4, 21, 23)), RNG.standard_normal((4, 1, 3, 3))
     expected = depthwise(x.astype(np.float32), w.astype(np.float32), 2, 1, 1)
