@@ -265,7 +265,11 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "carry": lambda a: a.carried(),
     "carry_maximum": lambda a: (),
     "collapse": lambda a: (a.nodes(a.first()), a.made()[0]),
-    "deinterleave": lambda a: (a.node(), *a.nodes(a.after("along"))),
+    "deinterleave": lambda a: (
+        a.node(),
+        *a.nodes(a.after("along")),
+        *(a.numbers("rows of") if "rows of" in a.text else ()),
+    ),
     "pad_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
     "fill_ahead": lambda a: (a.node(), *a.made(), *(a.numbers("by") if " by " in a.text else ())),
     "turn_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),

@@ -194,6 +194,12 @@ def _layouts(loops: list[UOp]) -> Iterator[tuple[Digit, ...]]:
 
 
 def for_deinterleave(graph: UOp) -> Iterator[Arguments]:
+    for (load, loop), _ in for_loads_and_loops(graph):
+        for row_length in (None, 0, 1, 2, 3, 5, 7):
+            yield _call(load, loop, row_length)
+
+
+def for_loads_and_loops(graph: UOp) -> Iterator[Arguments]:
     nodes = [n for n in graph.toposort() if n.op in (Ops.LOAD, Ops.STORE, Ops.INDEX)]
     foreign = UOp(Ops.LOAD, nodes[0].src[0].dtype, (nodes[0],))
     for node, loop in product((*nodes, foreign), (*loops_in(graph), FOREIGN, graph, *NO_LOOPS)):
@@ -201,7 +207,7 @@ def for_deinterleave(graph: UOp) -> Iterator[Arguments]:
 
 
 def for_pad_rows(graph: UOp) -> Iterator[Arguments]:
-    for call in for_deinterleave(graph):
+    for call in for_loads_and_loops(graph):
         for padding in (-1, 0, 1, 2):
             yield _call(*call[0], padding)
 

@@ -409,6 +409,22 @@ def test_only_memory_that_is_read_in_steps_is_deinterleaved() -> None:
     assert copied(2) and copied(3)
 
 
+def test_only_rows_that_windows_stay_in_are_deinterleaved_for_themselves() -> None:
+    """A window that reaches into the next row would find what lies behind its own."""
+
+    def copied(row_length: int, reach: int = 0) -> object:
+        (a, b) = loops(3, 2)
+        nest = nest_of_stores(store(row_major(a, b), load(X, b * 7 + a * 2 + reach)))
+        (read,) = nodes(nest, Ops.LOAD)
+        return deinterleave(nest, read, a, row_length)
+
+    for row_length, reach in ((0, 0), (-7, 0)):
+        refused(partial(copied, row_length, reach), "rows of no elements")
+    for row_length, reach in ((6, 0), (1, 0), (7, 3), (7, -1)):
+        refused(partial(copied, row_length, reach), "loops that leave a row")
+    assert copied(7) and copied(7, 2)
+
+
 def test_only_rows_of_known_length_are_padded() -> None:
     """Rows of one element, or of none, are no rows, and no room between them is no copy."""
 

@@ -319,6 +319,24 @@ def copied_whole(world: World) -> None:
     world.claim("an element of the memory", element < elements)
 
 
+def copied_of_a_row(world: World) -> None:
+    """What is read from a copy of rows is the element of the row that was read from the memory, and the row is one that is copied."""
+    step, elements = world.number("step", 1), world.number("elements", 1)
+    row_length = world.number("row length", 1)
+    rest, count, row = world.number("rest"), world.number("count", 0), world.number("row")
+    column = rest + count * step
+    world.suppose(0 <= column)
+    world.suppose(column < row_length)
+    index = element_at(column, row, row_length)
+    world.suppose(0 <= index)
+    world.suppose(index < elements)
+    _in_range(world, (row,), (length_of(elements, row_length),))
+    phase, position = phase_and_position(rest, count, step)
+    _in_range(world, (phase, position), (step, length_of(row_length, step)))
+    there = element_at(phase, position, step)
+    world.claim("the element", element_at(there, row, row_length) == index)
+
+
 def copied_apart(world: World) -> None:
     """No two elements are copied to one position, and each position is in the copy."""
     step, length = world.number("step", 1), world.number("length", 1)

@@ -290,10 +290,11 @@ LAWS: dict[str, Law] = {
     "deinterleave": Law(
         {
             "the element that was read": iterations.copied_element,
+            "the element of a row that was read": iterations.copied_of_a_row,
             "every position is filled": iterations.copied_whole,
             "each element has one position": iterations.copied_apart,
         },
-        "the coefficient of the loop in the index, by linear forms",
+        "the coefficients of loops in the index, by linear forms; that those which do not go from row to row stay in one, by bounds",
     ),
     "pad_rows": Law(
         {

@@ -26,6 +26,7 @@ from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import may_stage
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
 from proofgrad.core.compile.schedule.tiles import find_contraction
+from proofgrad.core.compile.schedule.window_rows import row_length_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.deinterleave import deinterleave
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -147,6 +148,7 @@ def _with_neighbours(nest: LoopNest, contraction: Contraction, filling: list[Loo
     for load in [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]:
         step = coefficient(load.src[0].src[1], columns)
         if step is not None and 1 < step <= LARGEST_STEP:
-            copied, nest = deinterleave(nest, load, columns)
+            length = row_length_of(load, columns, nest.facts)
+            copied, nest = deinterleave(nest, load, columns, length)
             filling.append(copied)
     return nest

@@ -16,6 +16,7 @@ from dataclasses import replace
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule, schedule_of
 from proofgrad.core.compile.schedule.vector_loops import loads_in_steps
+from proofgrad.core.compile.schedule.window_rows import row_length_of
 from proofgrad.core.compile.steps.deinterleave import deinterleave
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 
@@ -28,7 +29,9 @@ def deinterleave_windows(nest: LoopNest, context: Context) -> LoopNest | tuple[L
     filling: list[LoopNest] = []
     vectors = (schedule.vectors or ()) if schedule.deinterleaved else ()
     while found := loads_in_steps(nest.graph, vectors, context.target):
-        copied, nest = deinterleave(nest, *found[0])
+        load, loop = found[0]
+        length = row_length_of(load, loop, nest.facts)
+        copied, nest = deinterleave(nest, load, loop, length)
         filling.append(copied)
     if not filling:
         return nest
