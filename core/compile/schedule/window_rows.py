@@ -12,11 +12,11 @@ from math import gcd
 
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.steps.deinterleave import reads_in_rows
+from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.facts import Facts
 
 
-def row_length_of(load: UOp, loop: UOp, facts: Facts) -> int | None:
+def row_length_of(load: UOp, loop: UOp, nest: LoopNest) -> int | None:
     """The shortest rows that loops with longer steps alone go between, if the step along `loop` does not divide these; None: all memory is one."""
     memory, index, *_ = load.src[0].src
     step = coefficient(index, loop)
@@ -26,6 +26,6 @@ def row_length_of(load: UOp, loop: UOp, facts: Facts) -> int | None:
         return None
     for shortest in sorted({s for s in steps if s > step}):
         length = gcd(*[s for s in steps if s >= shortest])
-        if step < length < memory.arg[1] and reads_in_rows(index, length, facts):
+        if step < length < memory.arg[1] and reads_in_rows(index, loop, length, nest.facts):
             return length if length % step else None
     return None

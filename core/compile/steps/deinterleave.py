@@ -42,10 +42,10 @@ def slot_of(phase: Any, position: Any, length: Any) -> Any:
     return phase * length + position
 
 
-def column_and_row(index: UOp, length: int) -> tuple[UOp, UOp]:
-    """Two terms, of which an index is the first and `length` times the second: of loops that go from row to row, by linear forms, is the second."""
+def column_and_row(index: UOp, along: UOp, length: int) -> tuple[UOp, UOp]:
+    """Two terms, of which an index is the first and `length` times the second: of loops but `along` that go from row to row, by linear forms, is the second."""
     column, row = index, UOp.index(0)
-    for loop in sorted(loops_of(index), key=lambda x: x.arg[0]):
+    for loop in sorted(loops_of(index) - {along}, key=lambda x: x.arg[0]):
         step = coefficient(index, loop)
         if step is not None and step % length == 0:
             column = column.substitute({loop: UOp.index(0)})
@@ -53,9 +53,9 @@ def column_and_row(index: UOp, length: int) -> tuple[UOp, UOp]:
     return column, row
 
 
-def reads_in_rows(index: UOp, length: int, facts: Facts) -> bool:
+def reads_in_rows(index: UOp, along: UOp, length: int, facts: Facts) -> bool:
     """Whether loops that do not go from row to row stay in one of so many elements, whatever masks say."""
-    column, _ = column_and_row(index, length)
+    column, _ = column_and_row(index, along, length)
     return lies_between(column, 0, length - 1, facts)
 
 
@@ -83,8 +83,10 @@ def deinterleave(
         row_length = elements
     else:
         require(row_length > 0, "rows of no elements", row_length)
-        require(reads_in_rows(index, row_length, nest.facts), "loops that leave a row", row_length)
-        column, row = column_and_row(index, row_length)
+        require(
+            reads_in_rows(index, loop, row_length, nest.facts), "loops that leave a row", row_length
+        )
+        column, row = column_and_row(index, loop, row_length)
     rest = column.substitute({loop: UOp.index(0)})
     rows, length = length_of(elements, row_length), length_of(row_length, step)
     table = new_table(nest, memory.dtype, rows * step * length)

@@ -148,7 +148,7 @@ def _with_neighbours(nest: LoopNest, contraction: Contraction, filling: list[Loo
     for load in [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]:
         step = coefficient(load.src[0].src[1], columns)
         if step is not None and 1 < step <= LARGEST_STEP:
-            length = row_length_of(load, columns, nest.facts)
+            length = row_length_of(load, columns, nest)
             copied, nest = deinterleave(nest, load, columns, length)
             filling.append(copied)
     return nest

@@ -30,7 +30,7 @@ def deinterleave_windows(nest: LoopNest, context: Context) -> LoopNest | tuple[L
     vectors = (schedule.vectors or ()) if schedule.deinterleaved else ()
     while found := loads_in_steps(nest.graph, vectors, context.target):
         load, loop = found[0]
-        length = row_length_of(load, loop, nest.facts)
+        length = row_length_of(load, loop, nest)
         copied, nest = deinterleave(nest, load, loop, length)
         filling.append(copied)
     if not filling:
