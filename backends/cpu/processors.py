@@ -122,8 +122,8 @@ KNOWN: dict[str, Memory] = {
     # 64 MB in order at 33, its eighths side by side at 27 to 30
     "znver4": Memory(_SMALL, 1 << 20, cores=16, core=Core(
         translated_pages=72, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER, memory_bytes_a_cycle=12.0,
-        memory_line_cycles=20.0, foreseen_pages=16, foreseen_beyond_pages=True), unit_bytes=32,
-        caches_of_a_result=16),
+        memory_line_cycles=20.0, foreseen_pages=16, foreseen_beyond_pages=True, copy_cycles=1.1, copy_apart_cycles=2.0),
+        unit_bytes=32, caches_of_a_result=16),
     # Ryzen 9 9950X
     "znver5": Memory(FirstCache(), 1 << 20, cores=16, core=Core(
         translated_pages=96, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER)),

@@ -16,10 +16,12 @@ from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
+    WORD_BYTES,
     Contraction,
     lanes_of_sum,
     load_steps,
     table_elements,
+    tiles_along,
     tiles_of,
 )
 from proofgrad.core.ir.ops import Ops
@@ -56,6 +58,9 @@ TRANSLATION_CYCLES = 7
 CLAMP_CYCLES = 1
 # Cycles to compare the numbers of a vector's lanes with where a loop ends, and more for each load where masks are vectors (measured).
 MASK_CYCLES, MASKED_LOAD_CYCLES = 2, 1.5
+# Registers of a tile that reads the last columns under a mask, beside sums and columns: the element of a row and the mask. Cycles until what was stored is
+# loaded again [F: 7 to 8], and the store.
+REGISTERS_BESIDE_SUMS, FORWARDED_CYCLES = 2, 9
 # Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
 MOST_PRODUCTS_AT_ONCE = 112
 # Cycles of a tile but for its steps: sums begin anew, and loops end where it was not foreseen (measured).
@@ -152,6 +157,27 @@ def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target
     return tiles * (step * steps + once)
 
 
+def cycles_in_place(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles that a tile takes more as it reads its columns where they lie, and not packed: across lines, and under a mask at the end of a row."""
+    across = cycles_across_lines(tile, contraction, target)
+    return across + _cycles_of_ends(tile, contraction, target)
+
+
+def _cycles_of_ends(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles that a tile takes more, on average, as the last vectors of columns have fewer lanes: where masks are vectors and sums fill all other registers,
+    that mask takes the one of a sum, and each step adds to it in memory (measured: 422 x 68 by 68 x 43 in tiles of 4 x 3 56 us, packed 37)."""
+    core, registers = target.core, target.vector_registers
+    taken = (tile.rows + 1) * tile.vectors + REGISTERS_BESIDE_SUMS
+    if not contraction.column_count % tile.lanes or not masks_are_vectors(target):
+        return 0.0
+    step = tile.rows * tile.vectors / core.multiply_adds_a_cycle
+    in_memory = core.multiply_add_cycles + FORWARDED_CYCLES
+    _, column_tiles = tiles_along(contraction, tile)
+    return (
+        contraction.depth * max(0.0, in_memory - step) / column_tiles if taken > registers else 0.0
+    )
+
+
 def cycles_across_lines(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles that a tile takes more as vectors of its columns, where they lie in memory, reach over the ends of lines: each is two loads.
 
@@ -184,12 +210,10 @@ def pays_packing(tile: Tile, readers: int, contraction: Contraction, target: Tar
     """Whether columns are packed sooner than the tiles of an item that read them, so many, take them across lines."""
     if readers < 2:
         return False
-    if contraction.column_count % tile.columns and masks_are_vectors(target):
-        return False  # the mask of the last columns takes registers of the tile's
     packing = cycles_to_pack(tile, contraction, target) / readers
     packing += waits_of_orders(tile, contraction, target, are_copied=True)[1]
     in_place = min(waits_of_orders(tile, contraction, target))
-    return packing < in_place + cycles_across_lines(tile, contraction, target)
+    return packing < in_place + cycles_in_place(tile, contraction, target)
 
 
 def pays_to_move(tile: Tile, readers: int, contraction: Contraction, target: Target) -> bool:
@@ -488,19 +512,27 @@ def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, targe
     """Cycles that it takes to fill the tables of a contraction."""
     core, cycles = target.core, 0.0
     if staged.rows:
-        # For a last tile with fewer rows each element is copied by itself, under a mask.
-        is_even = contraction.row_count % tile.rows == 0
-        in_order = contraction.rows_lie_side_by_side and is_even
-        each = core.copy_cycles if in_order else core.copy_apart_cycles
+        each = core.copy_apart_cycles
+        if contraction.rows_lie_side_by_side:
+            each = _cycles_to_copy(contraction.row_factor, tile.rows, contraction, target)
         cycles += table_elements(contraction.row_factor) * each
     if staged.columns:
-        each = core.copy_cycles
+        each = _cycles_to_copy(contraction.column_factor, tile.columns, contraction, target)
         if contraction.columns_lie_apart:
             steps = contraction.steps_along_sum(contraction.column_factor)
             is_transposed = steps > TRANSPOSED_ROWS and tile.lanes % TRANSPOSED_ROWS == 0
             each = each + core.transposed_cycles if is_transposed else core.copy_apart_cycles
         cycles += table_elements(contraction.column_factor) * each
     return cycles
+
+
+def _cycles_to_copy(factor: UOp, piece: int, contraction: Contraction, target: Target) -> float:
+    """Cycles to copy an element into a table, where so many lie side by side in both: vector by vector, or as memory takes them
+    where the table does not stay in the second cache."""
+    itemsize, lanes = contraction.itemsize, target.lanes(contraction.reduction.dtype)
+    near = PACKING_CYCLES * -(-piece // lanes) / piece
+    far = max(near, target.core.copy_cycles * itemsize / WORD_BYTES)
+    return near + _part_that_leaves(table_elements(factor) * itemsize, target) * (far - near)
 
 
 def rows_worth_a_table(target: Target, itemsize: int) -> int:

@@ -27,7 +27,7 @@ from proofgrad.core.compile.schedule.cost_model import (
     TILE_CYCLES,
     TRANSPOSED_ROWS,
     columns_are_large,
-    cycles_across_lines,
+    cycles_in_place,
     cycles_of_tables,
     cycles_to_pack,
     goes_along_rows,
@@ -160,7 +160,7 @@ def _without_table(
     if contraction.columns_lie_apart:
         return packed
     in_place = min(waits_of_orders(tile, contraction, target))
-    return min(packed, tiles * (in_place + cycles_across_lines(tile, contraction, target)))
+    return min(packed, tiles * (in_place + cycles_in_place(tile, contraction, target)))
 
 
 def packs_columns(
@@ -419,4 +419,4 @@ def filling(
         _, wait = waits_of_orders(tile, contraction, target, are_copied=True)
         return cycles + _packing(contraction, tile, target) + tiles * wait
     wait = min(waits_of_orders(tile, contraction, target))
-    return cycles + tiles * (wait + cycles_across_lines(tile, contraction, target))
+    return cycles + tiles * (wait + cycles_in_place(tile, contraction, target))
