@@ -509,8 +509,9 @@ def readers_worth_a_table(contraction: Contraction, target: Target) -> int:
 
 
 def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, target: Target) -> float:
-    """Cycles that it takes to fill the tables of a contraction."""
-    core, cycles = target.core, 0.0
+    """Cycles that it takes to fill the tables of a contraction, each by a kernel of its own."""
+    core = target.core
+    cycles = float(core.launch_cycles * (staged.rows + staged.columns))
     if staged.rows:
         each = core.copy_apart_cycles
         if contraction.rows_lie_side_by_side:
@@ -530,7 +531,8 @@ def _cycles_to_copy(factor: UOp, piece: int, contraction: Contraction, target: T
     """Cycles to copy an element into a table, where so many lie side by side in both: vector by vector, or as memory takes them
     where the table does not stay in the second cache."""
     itemsize, lanes = contraction.itemsize, target.lanes(contraction.reduction.dtype)
-    near = PACKING_CYCLES * -(-piece // lanes) / piece
+    vectors = piece // lanes + (piece % lanes).bit_count()  # the rest as shorter ones
+    near = PACKING_CYCLES * vectors / piece
     far = max(near, target.core.copy_cycles * itemsize / WORD_BYTES)
     return near + _part_that_leaves(table_elements(factor) * itemsize, target) * (far - near)
 

@@ -144,7 +144,7 @@ def _pays_order(contraction: Contraction, tile: Tile, target: Target) -> bool:
         return False
     along_rows, along_columns = waits_of_orders(tile, contraction, target, are_copied=True)
     table = cycles_of_tables(contraction, Staged(False, True), tile, target)
-    cycles = table + target.core.launch_cycles + tiles_of(contraction, tile) * along_rows
+    cycles = table + tiles_of(contraction, tile) * along_rows
     return cycles < _without_table(contraction, tile, target, along_columns)
 
 
@@ -209,7 +209,7 @@ def _pays_transposing(contraction: Contraction, tile: Tile, target: Target) -> b
     if not may_be_table or contraction.growth_of_columns > LARGEST_GROWTH:
         return True
     table = cycles_of_tables(contraction, Staged(False, True), tile, target)
-    return _packing(contraction, tile, target) < table + target.core.launch_cycles
+    return _packing(contraction, tile, target) < table
 
 
 def _packing(contraction: Contraction, tile: Tile, target: Target) -> float:
