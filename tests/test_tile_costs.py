@@ -11,13 +11,16 @@ from test_tiles import AVX512, matmul
 from proofgrad import Tensor
 from proofgrad.core.compile.machine.machine import Core, FirstCache
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Schedule, Tile
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Schedule, Staged, Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.passes.stages import run_stages
 from proofgrad.core.compile.schedule import tiles
-from proofgrad.core.compile.schedule.contraction import Contraction, contractions
+from proofgrad.core.compile.schedule.contraction import Contraction, contractions, table_elements
 from proofgrad.core.compile.schedule.cost_model import (
+    PACKING_CYCLES,
     cycles_across_lines,
+    cycles_in_place,
+    cycles_of_tables,
     cycles_of_tiles,
     goes_along_rows,
     least_cycles,
@@ -175,8 +178,77 @@ def test_columns_across_lines_are_packed_where_enough_tiles_read_them() -> None:
     assert packs_columns(product(572, 148, 110), tile, ONE_THREAD)
     assert not packs_columns(product(572, 148, 112), tile, ONE_THREAD)  # whole lines
     assert not packs_columns(product(24, 148, 110), tile, ONE_THREAD)
-    masks_are_vectors = replace(ONE_THREAD, core=Core(mask_registers=32))
-    assert not packs_columns(product(572, 148, 110), tile, masks_are_vectors)
+
+
+AVX2 = replace(
+    ONE_THREAD, vector_bytes=32, vector_registers=16, cache_bytes=1 << 20,
+    first_cache=FirstCache(32 << 10, 8), core=Core(mask_registers=16),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "tile", "is_in_memory"),
+    [
+        (43, Tile(4, 3, 8), True),  # 12 sums, 3 vectors of columns and an element: 16 registers
+        (43, Tile(6, 2, 8), False),  # one register is left
+        (40, Tile(4, 3, 8), False),  # whole vectors ask for no mask of lanes
+    ],
+)
+def test_columns_are_packed_where_the_mask_of_the_last_takes_the_register_of_a_sum(
+    columns: int, tile: Tile, is_in_memory: bool
+) -> None:
+    """Each step would add to it in memory: 422 x 68 by 68 x 43 in tiles of 4 x 3 took 56 us, packed 37."""
+    way = product(422, 68, columns)
+    more = cycles_in_place(tile, way, AVX2) - cycles_across_lines(tile, way, AVX2)
+    assert (more > 0) == is_in_memory
+    assert packs_columns(way, tile, AVX2) or not is_in_memory
+    has_mask_registers = replace(AVX2, core=Core())
+    assert cycles_in_place(tile, way, has_mask_registers) == cycles_across_lines(
+        tile, way, has_mask_registers
+    )
+
+
+def table_cycles(
+    way: Contraction, staged: Staged, tile: Tile = Tile(4, 3, 8), target: Target = AVX2
+) -> float:
+    """Of an element of the one operand that gets a table."""
+    factor = way.row_factor if staged.rows else way.column_factor
+    filling_it = cycles_of_tables(way, staged, tile, target) - target.core.launch_cycles
+    return filling_it / table_elements(factor)
+
+
+def test_a_table_takes_as_long_as_memory_where_it_leaves_the_second_cache() -> None:
+    columns = Staged(rows=False, columns=True)
+    near, far = table_cycles(product(128, 500, 500), columns), AVX2.core.copy_cycles
+    assert near == PACKING_CYCLES / 8  # as long as items take to pack a vector
+    assert table_cycles(product(128, 1500, 1000), columns) == far
+    assert near < table_cycles(product(128, 500, 800), columns) < far
+
+
+def test_memory_takes_twice_as_long_for_elements_twice_as_long() -> None:
+    body = matmul(128, 1500, 1000, dtype=dtypes.float64)
+    way = next(x for x in contractions(simplified_body(body)) if size_of(x.rows) == 128)
+    cycles = table_cycles(way, Staged(rows=False, columns=True), Tile(4, 3, 4))
+    assert cycles == 2 * AVX2.core.copy_cycles
+
+
+def test_the_last_tile_of_a_table_of_rows_may_have_fewer() -> None:
+    """Its end is written out: 500 and 501 rows by 500 steps took as long."""
+    rows, turned = Staged(rows=True, columns=False), (True, False)
+    tiles = [Tile(n, 2, 8) for n in (4, 6)]
+    even, odd = [table_cycles(product(n, 500, 96, turned), rows) for n in (400, 401)]
+    assert even == odd < AVX2.core.copy_apart_cycles
+    four, six = [table_cycles(product(400, 500, 96, turned), rows, tile) for tile in tiles]
+    assert [four, six] == pytest.approx(
+        [PACKING_CYCLES / 4, PACKING_CYCLES / 3]
+    )  # 6 are two shorter vectors
+
+
+def test_each_table_is_a_kernel_more() -> None:
+    way, tile = product(128, 500, 500, (True, False)), Tile(4, 3, 8)
+    one = [cycles_of_tables(way, Staged(*x), tile, AVX2) for x in ((True, False), (False, True))]
+    assert cycles_of_tables(way, Staged(True, True), tile, AVX2) == sum(one)
+    assert cycles_of_tables(way, Staged(False, False), tile, AVX2) == 0
 
 
 @pytest.mark.parametrize(
