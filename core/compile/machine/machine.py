@@ -69,7 +69,9 @@ class Core:
         0.4  # to store, or to load, one of four vectors, transposed in registers [M]
     )
     masked_store_cycles: float = 1.0  # to store the lanes of a vector that a mask says [I]
-    copy_cycles: float = 1.5  # to copy an element into a table, in the order of both [M]
+    copy_cycles: float = (
+        1.5  # to copy 4 bytes into a table, in the order of both, past the second cache [M]
+    )
     copy_apart_cycles: float = 3.5  # where elements of the table lie apart in memory [M]
     launch_cycles: int = 2048  # to start one more kernel [M]
     share_cycles: int = (
