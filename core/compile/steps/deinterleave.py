@@ -92,8 +92,9 @@ def deinterleave(
     table = new_table(nest, memory.dtype, rows * step * length)
 
     def place(row: UOp, phase: UOp, position: UOp) -> UOp:
-        here = slot_of(phase, position, length)
-        return here if rows == 1 else slot_of(row, here, step * length)
+        here: UOp = slot_of(phase, position, length)
+        behind: UOp = slot_of(row, here, step * length)
+        return here if rows == 1 else behind
 
     counter = UOp.range(rows, 0) if rows > 1 else UOp.index(0)
     phase, position = UOp.range(step, 1), UOp.range(length, 2)
