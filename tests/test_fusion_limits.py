@@ -20,7 +20,7 @@ from proofgrad.core.compile.fusion.limits import (
 from proofgrad.core.compile.fusion.views import MOST_VIEWS
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import SHORT_CYCLES
 from proofgrad.core.compile.schedule.vectors import MOST_LOADS
 from proofgrad.core.compile.steps.store import store
 from proofgrad.core.compile.steps.tensor_program import traced

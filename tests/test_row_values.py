@@ -10,7 +10,7 @@ import pytest
 from test_fusion_views import ITEMS, WIDE, buffers, given
 
 from proofgrad import Tensor
-from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.compile.schedule.operation_cycles import COSTLY
 from proofgrad.core.ir.shapes import elements
 
 CPU = replace(WIDE, scratch_bytes=1 << 20)

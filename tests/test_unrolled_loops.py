@@ -15,7 +15,7 @@ from proofgrad.core.compile.fusion.carried_values import (
 )
 from proofgrad.core.compile.fusion.limits import LONG_CHAIN_CYCLES
 from proofgrad.core.compile.fusion.views import FEW_REDUCTIONS, MOST_PLACED
-from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import OPERATION_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compiler

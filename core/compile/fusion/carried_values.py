@@ -14,7 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from proofgrad.core.compile.fusion.work import computed_by
-from proofgrad.core.compile.schedule.cost_model import MEMORY_CYCLES, OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import (
+    MEMORY_CYCLES,
+    OPERATION_CYCLES,
+    SHORT_CYCLES,
+)
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp

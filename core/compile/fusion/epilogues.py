@@ -17,7 +17,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, is_product
 from proofgrad.core.compile.schedule.contraction import pays_a_kernel, pays_tiles
-from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp

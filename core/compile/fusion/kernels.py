@@ -21,7 +21,8 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.passes.context import Context
-from proofgrad.core.compile.schedule.cost_model import COSTLY, masks_are_vectors
+from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
+from proofgrad.core.compile.schedule.operation_cycles import COSTLY
 from proofgrad.core.compile.steps.store import below_reshape, store
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.ir.ops import COMPARE, CONVERSIONS, ELEMENTWISE, MOVEMENT, Ops

@@ -23,7 +23,7 @@ from proofgrad.core.compile.fusion.meeting_points import MeetingPoints
 from proofgrad.core.compile.fusion.views import computed_again, joined_again
 from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain, names_variables
 from proofgrad.core.ir.uop import UOp

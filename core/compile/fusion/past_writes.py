@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from proofgrad.core.compile.passes.context import Context
-from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.compile.schedule.operation_cycles import COSTLY
 from proofgrad.core.compile.steps.read_through import (
     is_put_together,
     read_through,

@@ -19,7 +19,7 @@ from proofgrad.core.compile.fusion.work import computed_by, flips_last
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.compile.schedule.cost_model import lines_that_stay
+from proofgrad.core.compile.schedule.cache_sets import lines_that_stay
 from proofgrad.core.compile.schedule.threads import operations_worth_sharing
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp

@@ -22,7 +22,7 @@ from proofgrad.core.compile.fusion.work import (
 )
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.schedule.cost_model import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import COSTLY, OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp

@@ -15,7 +15,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running, runs_along
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.copies import is_short
-from proofgrad.core.compile.schedule.cost_model import (
+from proofgrad.core.compile.schedule.operation_cycles import (
     OF_ONE_ELEMENT,
     OPERATION_CYCLES,
     SHORT_CYCLES,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.schedule.cache_sets import collide, columns_collide
 from proofgrad.core.compile.schedule.contraction import Contraction
-from proofgrad.core.compile.schedule.cost_model import collide, columns_collide
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bounds import lies_between
 from proofgrad.core.compile.steps.loop_nest import LoopNest

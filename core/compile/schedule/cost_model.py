@@ -1,19 +1,18 @@
-"""How many cycles the tiles and tables of a contraction take, what stays in which cache, and which operations are costly.
+"""How many cycles the tiles and tables of a contraction take, and what stays in which cache.
 
-Owns: the model. Does not own: the numbers of a machine (machine.py), the choices that ask (tiles.py, operands.py,
+Owns: the model. Does not own: the numbers of a machine (machine.py), cycles of an operation (operation_cycles.py), sets of a cache (cache_sets.py), the choices that ask (tiles.py, operands.py,
 tactics/local_buffers.py, fusion/kernels.py).
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import gcd, inf, log2
 
 from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Staged, Tile
 from proofgrad.core.compile.nests.loops import size_of
-from proofgrad.core.compile.nests.strides import coefficient
+from proofgrad.core.compile.schedule.cache_sets import columns_collide, sets_of
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     WORD_BYTES,
@@ -24,8 +23,8 @@ from proofgrad.core.compile.schedule.contraction import (
     tiles_along,
     tiles_of,
 )
-from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.compile.schedule.operation_cycles import MEMORY_CYCLES
+from proofgrad.core.ir.uop import UOp
 
 # Of loads so much waits for the multiplications to end; the rest is hidden behind them (measured).
 SHOWN = 1 / 4
@@ -40,8 +39,6 @@ SHOWN_OF_CACHE = 3 / 4
 UNSTAGED_WAYS = 1 / 2
 # Of the pages whose translations are at hand a tile's columns, one step of the sum a page, may take so many.
 UNSTAGED_PAGES = 1 / 2
-# Ways of a set of the second cache: servers have 8 to 20.
-LEAST_WAYS = 8
 # So many tiles that read the same rows that a table of them is worth filling.
 WORTH_A_TABLE = 4
 # Rows that are transposed in registers together: a vector has parts of 16 bytes, and shuffles work within them.
@@ -65,22 +62,6 @@ REGISTERS_BESIDE_SUMS, FORWARDED_CYCLES = 2, 9
 MOST_PRODUCTS_AT_ONCE = 112
 # Cycles of a tile but for its steps: sums begin anew, and loops end where it was not foreseen (measured).
 TILE_CYCLES = 16
-
-# Cycles of an operation on a vector of float32 of 64 bytes; of all others at most one. Division and roots: A. Fog,
-# Instruction tables, Ice Lake; integers are divided one by one. The others are as many instructions as
-# transcendental.py makes of them, two in a cycle, and twice as many where they are of float64.
-OPERATION_CYCLES: dict[Ops, float] = {
-    Ops.FDIV: 16, Ops.SQRT: 19, Ops.EXP2: 10, Ops.EXP: 9, Ops.LOG2: 20, Ops.SIN: 54, Ops.COS: 53, Ops.POW: 106, Ops.FMOD: 55,
-    Ops.FLOORDIV: 96, Ops.MOD: 96,
-}  # fmt: skip
-# Of one element such an operation takes so much of them (Fog, Instruction tables).
-OF_ONE_ELEMENT = {Ops.FDIV: 1 / 4, Ops.SQRT: 1 / 4}
-# Of one that is not in the table: two run in a cycle.
-SHORT_CYCLES = 0.5
-# To store a vector, and to load it again later: one store and one of two loads in a cycle.
-MEMORY_CYCLES = 1.5
-# Operations that take longer than to keep their results in memory.
-COSTLY = frozenset([op for op, cycles in OPERATION_CYCLES.items() if cycles > MEMORY_CYCLES])
 
 
 def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: Target) -> float:
@@ -492,7 +473,7 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     if contraction.is_transposed and width * size_of(contraction.columns) > _known_bytes(target):
         pages = tile.columns * min(1.0, width / target.page_bytes)
     cache, lines = target.first_cache, 0
-    if contraction.is_transposed and tile.columns > cache.ways * _sets(width, cache):
+    if contraction.is_transposed and tile.columns > cache.ways * sets_of(width, cache):
         lines = 2 * tile.columns  # from the second cache, where the last tile left them, and back
     each = transposed * core.transposed_cycles + apart * core.scatter_cycles
     moved = lines * cache.line_bytes / core.cache_bytes_a_cycle
@@ -556,40 +537,8 @@ def lie_near(
     if not contraction.rows_lie_along_depth:
         return False
     itemsize = contraction.itemsize
-    sets = [1 if s is None else _sets(s * itemsize, cache) for s in contraction.row_steps]
+    sets = [1 if s is None else sets_of(s * itemsize, cache) for s in contraction.row_steps]
     return tile.rows <= int(part * cache.ways) * min(sets, default=tile.rows)
-
-
-def columns_collide(contraction: Contraction, cache: FirstCache) -> bool:
-    """Whether what a tile reads of the columns, step by step, is more than its sets of the first cache hold."""
-    return _loads_collide(contraction.column_factor, contraction.reduction.src[-1], cache)
-
-
-@lru_cache(maxsize=16)  # asked for each tile
-def _loads_collide(factor: UOp, loop: UOp, cache: FirstCache) -> bool:
-    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
-    return any(collide(load, loop, cache) for load in loads)
-
-
-def collide(load: UOp, loop: UOp, cache: FirstCache) -> bool:
-    """Whether a loop reads more lines than the sets of the first cache hold in which they lie."""
-    step = coefficient(load.src[0].src[1], loop)
-    if not step:
-        return False
-    return size_of(loop) > cache.ways * _sets(step * load.dtype.itemsize, cache)
-
-
-def lines_that_stay(nbytes: int, target: Target) -> int:
-    """How many lines, so many bytes apart, half of the second cache holds: fewer where they share sets."""
-    way = target.cache_bytes // LEAST_WAYS
-    return min(
-        target.room_bytes // target.first_cache.line_bytes, LEAST_WAYS * way // gcd(nbytes, way)
-    )
-
-
-def _sets(nbytes: int, cache: FirstCache) -> int:
-    """How many sets of the first cache positions so many bytes apart lie in."""
-    return cache.way_bytes // gcd(nbytes, cache.way_bytes)
 
 
 def columns_are_large(contraction: Contraction, target: Target) -> bool:

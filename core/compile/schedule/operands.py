@@ -14,6 +14,7 @@ from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, St
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.nests.sums_of_products import below_conversions
+from proofgrad.core.compile.schedule.cache_sets import lines_that_stay
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     MOST_STEPS,
@@ -32,7 +33,6 @@ from proofgrad.core.compile.schedule.cost_model import (
     cycles_to_pack,
     goes_along_rows,
     lie_near,
-    lines_that_stay,
     pays_packing,
     pays_to_move,
     readers_worth_a_table,

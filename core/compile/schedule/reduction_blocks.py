@@ -12,9 +12,9 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
-from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import LEAST_ITEMSIZE
+from proofgrad.core.compile.schedule.operation_cycles import SHORT_CYCLES
 from proofgrad.core.compile.schedule.vector_loops import cycles_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort

@@ -21,7 +21,7 @@ from proofgrad.core.compile.schedule.copies import (
     loop_that_chooses,
     loops_around_kept,
 )
-from proofgrad.core.compile.schedule.cost_model import (
+from proofgrad.core.compile.schedule.operation_cycles import (
     COSTLY,
     OF_ONE_ELEMENT,
     OPERATION_CYCLES,

@@ -26,8 +26,8 @@ from proofgrad.core.compile.schedule.copies import (
     copies_of_choices,
     side_by_side,
 )
-from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.compile.schedule.operation_cycles import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.schedule.vector_loops import (
     Candidate,
     fitting_lanes,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from proofgrad.core.compile.nests.loops import is_fixed
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.schedule.copies import Nest
-from proofgrad.core.compile.schedule.cost_model import SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import SHORT_CYCLES
 from proofgrad.core.compile.schedule.vector_loops import Candidate, cycles_along, is_work_along
 from proofgrad.core.ir.ops import Ops
 

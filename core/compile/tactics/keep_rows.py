@@ -15,7 +15,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.nests.weighted_sums import loops_of_blocks, loops_over_row
-from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.compile.schedule.operation_cycles import COSTLY
 from proofgrad.core.compile.schedule.row_products import find_row_products, keys_of_block
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import functions_of, local_buffer

@@ -15,7 +15,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below
 from proofgrad.core.compile.passes.context import Context
-from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.compile.schedule.operation_cycles import COSTLY
 from proofgrad.core.compile.schedule.row_products import find_row_products
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION

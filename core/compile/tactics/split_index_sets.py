@@ -18,7 +18,7 @@ from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import WORK_OF_A_STEP
-from proofgrad.core.compile.schedule.cost_model import OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.split_index_set import split_index_set
 from proofgrad.core.compile.steps.window import iterations_of
