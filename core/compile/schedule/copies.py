@@ -91,7 +91,8 @@ def choose_copies(nest: Nest, vectors: Sequence[UOp], at_once: int, override: Sc
         if wanted is not None and wanted.loop is not None and loop.arg[0] != wanted.loop:
             continue
         size, most = nest.size(loop), beside if loop in of_rows else MOST_COPIES
-        most = min(most, _iterations_of_an_item(nest, vectors))
+        if nest.target.units and nest.target.lockstep != 1:
+            most = min(most, _iterations_of_an_item(nest, vectors))
         has_rest = loop is not nest.shared and nest.leaves_results_out
         has_rest = has_rest and (along_sums or not target.work_items)
         if wanted is not None:
@@ -128,8 +129,6 @@ def loops_around_kept(free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
 def _iterations_of_an_item(nest: Nest, vectors: Sequence[UOp]) -> int:
     """How many copies leave items for all units of a machine whose items run in step: there these, and not copies, read side by side."""
     target = nest.target
-    if not target.units or target.lockstep == 1:
-        return MOST_COPIES
     results = prod([nest.size(loop) for loop in output_loops(nest.kernel)])
     is_in_vectors = any([nest.is_of_results(loop) for loop in vectors])
     lanes = target.lanes(nest.kernel.src[0].src[1].dtype.scalar) if is_in_vectors else 1

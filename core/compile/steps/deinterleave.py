@@ -78,7 +78,7 @@ def deinterleave(
     require(step is not None and step > 1, "steps of no known length", step or 0)
     assert step is not None
     elements = memory.arg[1]
-    column, row = index, UOp.index(0)
+    column, row, rows = index, UOp.index(0), 1
     if row_length is None:
         row_length = elements
     else:
@@ -87,8 +87,9 @@ def deinterleave(
             reads_in_rows(index, loop, row_length, nest.facts), "loops that leave a row", row_length
         )
         column, row = column_and_row(index, loop, row_length)
+        rows = length_of(elements, row_length)
     rest = column.substitute({loop: UOp.index(0)})
-    rows, length = length_of(elements, row_length), length_of(row_length, step)
+    length = length_of(row_length, step)
     table = new_table(nest, memory.dtype, rows * step * length)
 
     def place(row: UOp, phase: UOp, position: UOp) -> UOp:
@@ -96,12 +97,12 @@ def deinterleave(
         behind: UOp = slot_of(row, here, step * length)
         return here if rows == 1 else behind
 
-    counter = UOp.range(rows, 0) if rows > 1 else UOp.index(0)
+    counter = UOp.index(0) if rows == 1 else UOp.range(rows, 0)
     phase, position = UOp.range(step, 1), UOp.range(length, 2)
     there = element_at(phase, position, step)
     source = there if rows == 1 else element_at(there, counter, row_length)
     # What lies behind a row is that of the next one, and read by nobody.
-    is_whole = row_length % step == 0 == elements % row_length
+    is_whole = row_length % step == 0 and elements == rows * row_length
     inside = () if is_whole else (source < elements,)
     copied = stored(table, place(counter, phase, position), loaded(memory, source, *inside))
     read = loaded(table, place(row, *phase_and_position(rest, loop, step)), *mask)
