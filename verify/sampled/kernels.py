@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -358,7 +358,9 @@ class ValueChecker:
             memories = {node for node in nodes if node.op is PARAM}
             most = affordable - ITERATIONS - AT_ENDS - ELEMENTS
             corners = rows_of_corners(*reads_of(nodes, memories), most)
-            return self._compared(name, body, parts, ITERATIONS + at_ends, ELEMENTS, corners)
+            with suppress(OverBudgetError):
+                return self._compared(name, body, parts, ITERATIONS + at_ends, ELEMENTS, corners)
+            affordable = 0  # the kernels compute far more of one element than their graph does
         few = max(1, affordable, min(FEWEST, self._most_values // (6 * each)))
         return self._compared(name, body, parts, few - few // 3, few // 3)
 
