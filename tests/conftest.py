@@ -48,8 +48,10 @@ for variable in ("no_proxy", "NO_PROXY"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of three a third, of more a quarter.
-PARTS = 4
+# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of three a third, ..., of more a fifth.
+PARTS = 5
+# One that is `long` runs on one day of so many.
+DAYS_OF_LONG = 3
 # The files that take longest: where two processes take file by file, neither waits for the other at the end.
 LONG = (
     "test_steps_exhaustively", "test_docs", "test_step_faults", "test_wrong_rules", "test_benchmarks", "test_leaks",
@@ -111,12 +113,14 @@ def _of_other_days(items: list[pytest.Item], day: int) -> set[pytest.Item]:
     cases = defaultdict(list)
     for item in sorted(items, key=lambda item: crc32(item.nodeid.encode())):
         cases[_function_of(item)].append(item)
-    return {
+    others = {
         item
         for of_one in cases.values()
         for place, item in enumerate(of_one)
         if (place + day) % min(PARTS, len(of_one))
     }
+    long = [item for item in items if item.get_closest_marker("long") is not None]
+    return others.union([x for x in long if (crc32(x.nodeid.encode()) + day) % DAYS_OF_LONG])
 
 
 def _function_of(item: pytest.Item) -> str:

@@ -67,12 +67,14 @@ def test_every_kernel_of_the_demo_assembles(printed: list[Source], tmp_path: Pat
     assert refused == []
 
 
+@pytest.mark.long
 def test_one_epoch_on_opencl_learns_most_digits(default_device: None) -> None:
     Device.DEFAULT = opened("CL")
     outcome = demo.train(demo.load_digits(), 1, lambda epoch, loss: None)
     assert outcome.accuracy > 0.8
 
 
+@pytest.mark.long
 def test_steps_of_training_on_an_emulated_gpu_are_those_of_the_cpu(default_device: None) -> None:
     """The text that is printed for a GPU, run by the runtime that talks to the driver."""
     api = EmulatedDriver()

@@ -109,6 +109,7 @@ def install_faulty(patch: pytest.MonkeyPatch, folder: Path, device: str) -> None
     install(patch, folder / device, device, f"trial_{device.lower()}", text)
 
 
+@pytest.mark.long
 def test_each_fault_is_told_from_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_each_fault_is_told_from_the_others(
         assert re.fullmatch(expected, told[device]), f"{device}: {told[device]}"
 
 
+@pytest.mark.long
 def test_commands_list_devices_of_other_packages_and_go_on_after_one_that_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

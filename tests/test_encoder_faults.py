@@ -39,6 +39,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=TESTS, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.long
 def test_the_faults_of_the_day_are_found() -> None:
     done = run("--sample", str(A_DAY), "--seed", str(date.today().toordinal()))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -39,6 +39,7 @@ def test_env_command_shows_values_meanings_and_colours(
     assert "sizes of loops in names: global, block, lane, ahead, thread, reduce" in text
 
 
+@pytest.mark.long
 def test_devices_are_listed_with_their_other_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices"]) == 0
     assert re.search(r"^CPU +CLANG LLVM +available", capsys.readouterr().out, re.MULTILINE)

@@ -125,6 +125,7 @@ def test_second_process_makes_no_plan_and_compiles_nothing(tmp_path: Path) -> No
     assert trained(tmp_path, "warm") == [cold, 0]
 
 
+@pytest.mark.long
 def test_no_later_process_of_two_models_that_train_each_other_compiles(tmp_path: Path) -> None:
     losses, compiled = trained(tmp_path, "cold", "700", program=GAN)
     assert compiled > 20
@@ -132,6 +133,7 @@ def test_no_later_process_of_two_models_that_train_each_other_compiles(tmp_path:
         assert trained(tmp_path, "warm", threshold, program=GAN) == [losses, 0]
 
 
+@pytest.mark.long
 def test_many_writers_some_of_whom_are_killed_leave_files_that_are_right(tmp_path: Path) -> None:
     command = [sys.executable, "-c", TRAINING]
     writers = [

@@ -177,6 +177,7 @@ def test_a_rule_that_no_values_meet_is_not_proved(rule: str) -> None:
 # -- what is right of them is proved ----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_is_right_of_wrong_readings_is_proved() -> None:
     text = (PROOFS / "corrected" / "readings.rules").read_text()
     results = prove_rules(parse_rules(text, check_order=False).rules)
@@ -205,6 +206,7 @@ def test_literals_keep_the_sign_of_zero() -> None:
     assert right.value.src[1] == Lit(-0.0, "T") != Lit(0.0, "T")
 
 
+@pytest.mark.long
 def test_the_remainder_of_a_shifted_term_is_proved_as_it_was_asked() -> None:
     """With a condition that the others imply, the law itself holds all the same."""
     result = proved(

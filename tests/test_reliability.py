@@ -88,6 +88,7 @@ def test_no_damage_of_a_kept_file_gives_other_bytes(tmp_path: Path) -> None:
 
 
 @posix
+@pytest.mark.long
 def test_of_sixteen_writers_half_of_whom_are_killed_no_reader_sees_a_part(tmp_path: Path) -> None:
     source, children = random.Random(7), []
     for number in range(16):

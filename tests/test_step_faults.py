@@ -164,12 +164,14 @@ def test_faults_in_laws_that_are_drawn_are_found_by_proofs() -> None:
         assert by_proof(fault).by, f"PLANTED_SEED={seed}: {fault.name}"
 
 
+@pytest.mark.long
 def test_faults_around_laws_are_found_by_runs() -> None:
     """Some of them, others each day."""
     for fault in random.Random(date.today().toordinal()).sample(BODIES, 4):
         assert by_run(fault).by == "run", fault.name
 
 
+@pytest.mark.long
 def test_a_fault_by_which_a_step_is_taken_less_often_is_told_apart() -> None:
     found = by_run(_fault("deinterleave", "step > 1", "step > 2"))
     assert found.by == "refuses"

@@ -56,6 +56,7 @@ def values(*shape: int) -> Tensor:
     return Tensor(np.random.default_rng(0).normal(size=shape).astype(np.float32))
 
 
+@pytest.mark.long
 def test_step_of_a_small_cnn_is_proven(prover: KernelProver) -> None:
     layers = [
         nn.Conv2d(1, 4, 5), Tensor.relu, nn.Conv2d(4, 4, 3), Tensor.relu, nn.BatchNorm(4), Tensor.max_pool2d,
@@ -67,6 +68,7 @@ def test_step_of_a_small_cnn_is_proven(prover: KernelProver) -> None:
     assert "none unknown" in prover.summary()
 
 
+@pytest.mark.long
 def test_step_of_a_small_mlp_is_proven(prover: KernelProver) -> None:
     layers = [nn.Linear(20, 32), Tensor.relu, nn.Linear(32, 10)]
     with Context(PROVE=1):
@@ -75,6 +77,7 @@ def test_step_of_a_small_mlp_is_proven(prover: KernelProver) -> None:
     assert "none unknown" in prover.summary()
 
 
+@pytest.mark.long
 def test_gradient_of_a_small_attention_block_is_proven(prover: KernelProver) -> None:
     with Context(PROVE=1):
         x = values(2, 12, 32)

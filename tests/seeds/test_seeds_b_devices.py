@@ -145,6 +145,7 @@ def test_B08_lists_live_on_the_python_device_first() -> None:
     assert buffer.src[1].arg == "PYTHON"
 
 
+@pytest.mark.long
 def test_B09_doctor_says_which_devices_work() -> None:
     """a table of devices: CPU, OpenCL, CUDA"""
     rows = doctor().splitlines()
