@@ -96,7 +96,7 @@ def in_rows(steps: int, starts: tuple[int, ...], lanes: int = 8, step: int | Non
 
 
 @pytest.mark.parametrize("starts", [(0,), (0, 8), (0, 8, 16), (8, 0)])
-def test_parts_of_lines_in_a_row_are_stored_past_the_caches(starts: tuple[int, ...]) -> None:
+def test_halves_of_lines_in_a_row_are_stored_past_the_caches(starts: tuple[int, ...]) -> None:
     text = text_of(in_rows(16, starts))
     assert text.count("align 32, !nontemporal !0") == len(starts)
     assert text.count("fence seq_cst") == 1
@@ -111,11 +111,12 @@ def test_parts_of_lines_in_a_row_are_stored_past_the_caches(starts: tuple[int, .
         in_rows(16, (0, 16), step=32),
         in_rows(16, (0, 16)),
         in_rows(16, (0,), lanes=1),
+        in_rows(16, (0,), lanes=4),
         in_rows(16, (0, 4), step=12),
     ],
-    ids=["few", "one behind the start", "every other", "gaps", "over each other", "no vectors", "unaligned"],
+    ids=["few", "one behind the start", "every other", "gaps", "over each other", "no vectors", "quarters", "unaligned"],
 )  # fmt: skip
-def test_parts_of_lines_that_are_in_no_row_go_to_the_cache(program: UOp) -> None:
+def test_other_parts_of_lines_go_to_the_cache(program: UOp) -> None:
     assert "nontemporal" not in text_of(program)
 
 

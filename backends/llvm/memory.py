@@ -350,7 +350,7 @@ def _pointers_code(writer: Writer, dtype: DType) -> str:
 
 
 def write_nontemporal_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
-    """Store whole lines of memory, or an aligned part of one, past the caches, if the mask of all lanes is on; the module has `NONTEMPORAL`."""
+    """Store whole lines of memory, or half of one, past the caches, if the mask of all lanes is on; the module has `NONTEMPORAL`."""
     if position.mask is not None:
         return _store_if(writer, position, dtype, value, write_nontemporal_store)
     align = min(LINE_BYTES, dtype.lanes * dtype.itemsize)

@@ -3,7 +3,7 @@
 Owns: which stores. Does not own: the instruction (memory.py), from which size on (the dialect).
 
 A line that is stored as usual is first read into the cache, to be changed there. One that is written as a
-whole, and read by nobody soon, needs neither; vectors that are a part of a line fill it one behind the other. But it waits for memory where loads from the second cache wait, too: a tile that reads more from
+whole, and read by nobody soon, needs neither; vectors that are half a line fill it one behind the other. But it waits for memory where loads from the second cache wait, too: a tile that reads more from
 there than it stores takes less time if its results go to the caches, for which they are asked ahead (prefetch_tiles.py).
 """
 
@@ -25,7 +25,7 @@ from proofgrad.core.ir.uop import UOp
 # How a store says it, and what waits for such stores where a program ends.
 MARK, FENCE = ", !nontemporal !0", "  fence seq_cst"
 
-# Of a loop that stores parts of lines in a row.
+# Of a loop that stores halves of lines in a row.
 LEAST_STEPS = 16
 
 
@@ -51,7 +51,7 @@ def nontemporal_stores(linear: UOp, least_bytes: int | None, target: Target) -> 
     plain = [s for s in stores if s.src[0].src[0] in long and _is_plain(s)]
     around = loops_around(linear) if plain else {}
     whole = [s for s in plain if _is_whole_lines(s)]
-    whole += _in_a_row([s for s in plain if _nbytes_of(s) < LINE_BYTES], around)
+    whole += _in_a_row([s for s in plain if 2 * _nbytes_of(s) == LINE_BYTES], around)
     tiles = Counter[Loops]()
     for store in whole:
         tiles[around[store]] += _bytes_moved(store.src[1].dtype)
@@ -99,12 +99,11 @@ def _is_whole_lines(store: UOp) -> bool:
 
 
 def _in_a_row(stores: list[UOp], around: dict[UOp, Loops]) -> list[UOp]:
-    """Of stores of a part of a line those that an iteration does side by side, if the next iteration of the innermost loop goes on behind them."""
+    """Of stores of half a line those that an iteration does side by side, if the next iteration of the innermost loop goes on behind them."""
     rows = defaultdict[tuple[UOp, UOp, Loops], dict[int, UOp]](dict)
     for store in stores:
         lanes, (memory, index, *masks) = store.src[1].dtype.lanes, store.src[0].src
-        is_part = lanes > 1 and LINE_BYTES % _nbytes_of(store) == 0
-        if is_part and not masks and around[store] and _is_multiple(index, lanes):
+        if not masks and around[store] and _is_multiple(index, lanes):
             first, offset = index.src if index.op is ADD else (index, None)
             if offset is None or offset.op is not CONST:
                 first, offset = index, None
