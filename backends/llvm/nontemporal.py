@@ -40,11 +40,13 @@ def stored_in_caches(text: str) -> str:
 
 
 def nontemporal_stores(linear: UOp, least_bytes: int | None, target: Target) -> frozenset[UOp]:
-    """The STOREs of whole lines to buffers of so many bytes that the program does not read."""
+    """The STOREs of whole lines to buffers of so many bytes that the program does not read, if it moves twice as many."""
     if least_bytes is None:
         return frozenset()
-    long = {node for node in linear.src if node.op is PARAM and _nbytes(node) >= least_bytes}
-    if not long:
+    memories = [node for node in linear.src if node.op is PARAM]
+    long = {node for node in memories if _nbytes(node) >= least_bytes}
+    # What is filled, and not read, leaves the caches to the result (measured: 34 MB are filled in 0.55 ms, past the caches in 0.89).
+    if not long or sum(map(_nbytes, memories)) < 2 * least_bytes:
         return frozenset()
     long -= {node.src[0].src[0] for node in linear.src if node.op is LOAD}
     stores = [node for node in linear.src if node.op is STORE]
