@@ -105,9 +105,8 @@ def parts_of_products(node: UOp, target: Target) -> Parts | None:
         return None
     longer = _times_longer(share) - _times_longer(share * parts)
     saved = results * depth / rate * longer - parts * results * of_a_result
-    if (
-        saved / target.units <= 2 * target.core.launch_cycles
-    ):  # of the sum of the parts, and of a rest
+    launches = 2 * target.core.launch_cycles  # of the sum of the parts, and of a rest
+    if saved / target.units <= launches:
         return None
     if shape[axes[-1]] == depth:
         longest = min(range(longest, longest // 2, -1), key=lambda size: depth % size)

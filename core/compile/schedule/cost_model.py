@@ -149,14 +149,13 @@ def _cycles_of_ends(tile: Tile, contraction: Contraction, target: Target) -> flo
     that mask takes the one of a sum, and each step adds to it in memory (measured: 422 x 68 by 68 x 43 in tiles of 4 x 3 56 us, packed 37)."""
     core, registers = target.core, target.vector_registers
     taken = (tile.rows + 1) * tile.vectors + REGISTERS_BESIDE_SUMS
-    if not contraction.column_count % tile.lanes or not masks_are_vectors(target):
+    has_masks = contraction.column_count % tile.lanes and masks_are_vectors(target)
+    if not has_masks or taken <= registers:
         return 0.0
     step = tile.rows * tile.vectors / core.multiply_adds_a_cycle
     in_memory = core.multiply_add_cycles + FORWARDED_CYCLES
     _, column_tiles = tiles_along(contraction, tile)
-    return (
-        contraction.depth * max(0.0, in_memory - step) / column_tiles if taken > registers else 0.0
-    )
+    return contraction.depth * max(0.0, in_memory - step) / column_tiles
 
 
 def cycles_across_lines(tile: Tile, contraction: Contraction, target: Target) -> float:
