@@ -16,7 +16,12 @@ from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.row_values import read_by_several_loops
 from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.fusion.sums_of_parts import sums_by_readers
-from proofgrad.core.compile.fusion.work import apart_from_rows, may_select_a_term
+from proofgrad.core.compile.fusion.work import (
+    apart_from_rows,
+    cycles_of_work,
+    may_select_a_term,
+    pays_a_buffer,
+)
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
@@ -72,7 +77,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     leads_to_reduction -= selecting
     work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else _CAST)
     for node in nodes:
-        if node.op is Ops.EXPAND and _worth_storing(node, work, leads_to_reduction):
+        if node.op is Ops.EXPAND and _worth_storing(node, work, leads_to_reduction, target):
             work.store(_below_movement(node.src[0], stored))
         if (
             node.op is Ops.PAD
@@ -98,7 +103,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)
     stored = stored | beyond_limits(nodes, consumers, meets, stored, target)
-    if left := _left_by_their_rows(by_row, nodes, _Work(set(stored), consumers)):
+    if left := _left_by_their_rows(by_row, nodes, _Work(set(stored), consumers), target):
         stored |= left  # what read none of them before may read more buffers now
         stored |= beyond_limits(nodes, consumers, meets, stored, target)
     return stored
@@ -218,7 +223,9 @@ def _selects(reduction: UOp, selecting: set[UOp]) -> bool:
     return compares and may_select_a_term(reduction, frozenset())
 
 
-def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bool:
+def _worth_storing(
+    expand: UOp, work: _Work, leads_to_reduction: set[UOp], target: Target
+) -> bool:
     """Whether computing the source of `expand` once for each copy costs more than a buffer."""
     source = _below_movement(expand.src[0], work.stored)
     if source in work.stored or elements(expand.shape) <= elements(expand.src[0].shape):
@@ -226,16 +233,24 @@ def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bo
     found = work.of(source)
     if not (found.reads and found.computes):
         return False
-    return expand in leads_to_reduction or found.is_costly
+    if expand in leads_to_reduction or found.is_costly:
+        return True
+    if target.work_items or not is_plain(expand.shape):
+        return False
+    cycles = cycles_of_work(source, work.stored) * elements(expand.shape)
+    times = elements(expand.shape) // elements(expand.src[0].shape)
+    return pays_a_buffer(source, cycles / target.lanes(source.dtype), times, target)
 
 
-def _left_by_their_rows(by_row: set[UOp], nodes: list[UOp], work: _Work) -> set[UOp]:
+def _left_by_their_rows(
+    by_row: set[UOp], nodes: list[UOp], work: _Work, target: Target
+) -> set[UOp]:
     """Costly values that would run in the loop over a row, behind a reduction of it that limits have cut away: in no such loop now, but for each
     element that reads them."""
     found = set[UOp]()
     for node in nodes if by_row else ():
         source = _below_movement(node.src[0], work.stored) if node.op is Ops.EXPAND else node
-        if node.op is Ops.EXPAND and source in by_row and _worth_storing(node, work, set()):
+        if node.op is Ops.EXPAND and source in by_row and _worth_storing(node, work, set(), target):
             if not work.of(source).reduces:
                 found.add(source)
                 work.store(source)
