@@ -1,7 +1,8 @@
-"""Vectors of several registers: where a computation is long and lies in order, of as many lanes as waste least; and their values."""
+"""Vectors of several registers: where a computation is long and lies in order, of as many lanes as waste least, also where it is reduced or kept; and their values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy
@@ -20,7 +21,7 @@ from proofgrad.rules.pipeline import KERNEL_STAGES
 
 AVX2 = Target("avx2", vector_bytes=32, vector_registers=16)
 AVX512 = replace(AVX2, vector_bytes=64, vector_registers=32)
-LONG = (Ops.EXP2, Ops.LOG2)  # 30 cycles, where half of what a core looks ahead over is 24
+LONG = (Ops.EXP2, Ops.LOG2)  # 30 cycles, where a sixth of what a core looks ahead over is 8
 
 
 def vectors_of(
@@ -33,6 +34,11 @@ def vectors_of(
     value = UOp(Ops.PARAM, dtype, (), (1, size))
     for function in functions:
         value = UOp(function, dtype, (value,))
+    return vectors_of_graph(value, target)
+
+
+def vectors_of_graph(value: UOp, target: Target = AVX2) -> tuple[Vectors, ...] | None:
+    """Which vectors the kernel of a graph runs in."""
     decided: dict[UOp, Schedule] = {}
     run_stages(
         KERNEL_STAGES,
@@ -52,16 +58,59 @@ def test_a_long_computation_runs_in_vectors_of_four_registers() -> None:
 
 
 def test_a_short_computation_runs_in_vectors_of_one() -> None:
-    assert vectors_of(1001, (Ops.EXP2,)) == (Vectors(0, 8, 1),)
+    assert vectors_of(1001, (Ops.NEG,)) == (Vectors(0, 8, 1),)
+    assert vectors_of(1001, (Ops.EXP2,)) == (Vectors(0, 32, 1),)
 
 
 def test_how_far_a_core_looks_ahead_decides() -> None:
-    far = replace(AVX2, core=Core(foreseen_instructions=200))
+    far = replace(AVX2, core=Core(foreseen_instructions=400))
     assert vectors_of(1001, target=far) == (Vectors(0, 8, 1),)
 
 
 def test_a_machine_says_how_many_lanes_a_vector_may_have() -> None:
     assert vectors_of(1001, target=replace(AVX2, most_lanes=16)) == (Vectors(0, 16, 1),)
+
+
+def test_rows_that_are_reduced_run_in_vectors_of_four_registers() -> None:
+    flat = UOp(Ops.PARAM, dtypes.float32, (), (1, 31 * 1001))
+    x = UOp(Ops.RESHAPE, flat.dtype, (flat,), (31, 1001))
+    long = UOp(Ops.LOG2, x.dtype, (UOp(Ops.EXP2, x.dtype, (x,)),))
+    loops = vectors_of_graph(UOp(Ops.REDUCE_AXIS, x.dtype, (long,), (Ops.ADD, (1,))))
+    assert loops is not None and [(v.lanes, v.at_once) for v in loops] == [(32, 1)]
+    short = UOp(Ops.REDUCE_AXIS, x.dtype, (x,), (Ops.ADD, (1,)))
+    loops = vectors_of_graph(short)
+    assert loops is not None and loops[0].lanes == 8 and loops[0].at_once > 1
+
+
+ROWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "a sum": lambda x: x.gelu().sum(-1),
+    "the largest": lambda x: x.tanh().max(-1),
+    "a norm before": lambda x: x.layernorm().gelu(),
+    "kept": lambda x: x.softplus().logsumexp(-1),
+    "kept and stored": lambda x: x.sigmoid().softmax(-1),
+    "two reductions": lambda x: x.exp().sum(-1) * x.sin().mean(-1),
+    "along the rows": lambda x: x.gelu().sum(0) if x.ndim > 1 else x.gelu().sum(),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    "shape", [(1,), (7,), (33,), (1001,), (3, 55), (5, 2, 61), (64, 3), (2, 4099)]
+)
+def test_values_of_rows_are_those_of_float64(name: str, shape: tuple[int, ...]) -> None:
+    numbers = numpy.random.default_rng(5).normal(size=shape)
+    x = Tensor(numbers.astype(numpy.float32)).realize()
+    exact = ROWS[name](Tensor(x.numpy().astype(numpy.float64))).numpy()
+    for _ in range(2):
+        numpy.testing.assert_allclose(ROWS[name](x).numpy(), exact, rtol=3e-5, atol=3e-5)
+
+
+def test_rows_with_infinities_and_without_numbers() -> None:
+    numbers = numpy.linspace(-3, 3, 67, dtype=numpy.float32).reshape(1, 67).repeat(3, 0)
+    numbers[0, 33], numbers[1, 66], numbers[2, 0] = numpy.inf, numpy.nan, -numpy.inf
+    found = Tensor(numbers).realize().softplus().logsumexp(-1).numpy()
+    assert found[0] == numpy.inf and numpy.isnan(found[1]) and numpy.isfinite(found[2])
+    assert Tensor(numbers).realize().tanh().max(-1).numpy().tolist()[0] == 1.0
 
 
 @pytest.mark.parametrize(("size", "lanes"), [(9, 16), (17, 8), (33, 8), (41, 16), (55, 32)])
