@@ -223,9 +223,7 @@ def _selects(reduction: UOp, selecting: set[UOp]) -> bool:
     return compares and may_select_a_term(reduction, frozenset())
 
 
-def _worth_storing(
-    expand: UOp, work: _Work, leads_to_reduction: set[UOp], target: Target
-) -> bool:
+def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp], target: Target) -> bool:
     """Whether computing the source of `expand` once for each copy costs more than a buffer."""
     source = _below_movement(expand.src[0], work.stored)
     if source in work.stored or elements(expand.shape) <= elements(expand.src[0].shape):
