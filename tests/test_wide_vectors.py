@@ -90,7 +90,7 @@ ROWS: dict[str, Callable[[Tensor], Tensor]] = {
     "kept and stored": lambda x: x.sigmoid().softmax(-1),
     "two reductions": lambda x: x.exp().sum(-1) * x.sin().mean(-1),
     "each second": lambda x: x[..., ::2].gelu(),
-    "pooled": lambda x: x.repeat_interleave(2, -1).reshape(1, 1, 2, -1).max_pool2d((2, 2)).gelu(),
+    "pooled": lambda x: x.repeat_interleave(4, -1).reshape(1, 1, 2, -1).max_pool2d((2, 2)).gelu(),
     "backwards": lambda x: x.flip(-1).gelu(),
     "along the rows": lambda x: x.gelu().sum(0) if x.ndim > 1 else x.gelu().sum(),
 }
