@@ -167,7 +167,8 @@ def _are_outer(end: UOp, axes: Axes) -> bool:
 def _are_columns(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
     """Whether a row lies across memory, and rows side by side fill vectors: loops over a row can run inside of those along these.
 
-    Each of the loops over a row reads the same lines, so these have to stay in the second cache.
+    Each of the loops over a row reads the same lines, so these have to stay in the second cache. What is longer than the rows that are reduced, as
+    behind a sum in parts, reads no lines again, and is slower across memory than along it (measured: a softmax over columns takes 1.3 to 1.8 times as long).
     """
     beside = 1
     for axis in reversed(range(len(end.shape))):
@@ -176,7 +177,8 @@ def _are_columns(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
         beside *= end.shape[axis]
     if target.work_items or beside < LEAST_BESIDE:
         return False
-    return lines_that_stay(beside * end.dtype.itemsize, target) >= longest
+    across = prod(end.shape) // prod([end.shape[axis] for axis in axes])
+    return across <= longest <= lines_that_stay(beside * end.dtype.itemsize, target)
 
 
 def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
