@@ -53,6 +53,17 @@ def test_a_costly_epilogue_of_short_rows_is_a_kernel_of_its_own() -> None:
     assert sums(convolved(9, images=1)[:, :, :2].gelu()) == 0  # too few to launch a kernel for
 
 
+def test_what_many_copies_share_is_computed_once_where_that_takes_fewer_cycles() -> None:
+    a, b = given(1, 332), given(1, 332)
+    value = a * b + (a - b) * (a + 1) - b * b
+    assert stored(value.expand(626, 332).contiguous() + 1)[0][1] == 332
+    copies = given(626, 332) * (a * b + (a - b) * (a + 1) - b * b + a * 3 - b)
+    assert [n for _, n in stored(copies)] == [332, 626 * 332]
+    few = given(2, 332) * (a * b + (a - b) * (a + 1) - b * b + a * 3 - b)
+    assert [n for _, n in stored(few)] == [2 * 332]  # sooner than another kernel begins
+    assert [n for _, n in stored(given(626, 332) + (a + b))] == [626 * 332]
+
+
 def test_what_follows_running_sums_of_rows_is_not_computed_one_by_one() -> None:
     x = given(256, 128)
     assert sums(x.cumsum(1).gelu()) == 1

@@ -158,6 +158,16 @@ def test_columns_whose_reductions_change_along_other_axes_are_stored() -> None:
     assert calls(x + x.sum((0, 1)) + (x + x.sum((0, 1))).sum(1, keepdim=True), CPU) >= 2
 
 
+def test_what_is_longer_than_the_columns_that_are_reduced_goes_along_memory() -> None:
+    """As behind a long sum in parts: reading the lines once, across memory, is slower than along it."""
+    parts = Tensor.empty(4, 515)
+    assert calls(Tensor.empty(4, 515) - parts.max(0), CPU) == 1
+    assert calls(Tensor.empty(2000, 515) - parts.max(0), CPU) == 2
+    x = Tensor(np.random.default_rng(2).standard_normal((700, 33)).astype(np.float32)).realize()
+    exact = np.exp(x.numpy().astype(np.float64))
+    np.testing.assert_allclose(x.softmax(0).numpy(), exact / exact.sum(0), rtol=1e-5)
+
+
 def test_columns_that_lie_backwards_are_no_lanes_of_one_kernel() -> None:
     x = Tensor.empty(97, 21, 32)
     assert calls(x.flip(0).softmax(0), CPU) == 1
