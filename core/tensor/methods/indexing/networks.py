@@ -1,4 +1,4 @@
-"""Sorting networks: integers put in order by comparators, many lines side by side.
+"""Sorting networks: numbers put in order by comparators, many lines side by side.
 
 Owns: the networks (Batcher, Sorting networks and their applications, 1968, with all comparators in one direction), and which of their layers
 are one kernel. Does not own: what is compared (sorting.py).
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import at_least, is_plain
@@ -40,6 +41,8 @@ LAYERS = 4
 COMPARED_IN_ONE_PLACE = 64
 # Elements of a whole row that one kernel sorts, and of a short block of machines with 16 registers: all of them are in registers, or near.
 SHORT, LEAST_SHORT = 24, 16
+# Of a row the first few are found in blocks of so many elements, at least.
+LEAST_OF_BLOCKS = 4
 # To read an element and to write it takes as long as so many comparators of vectors (both measured in a second cache).
 MOVED = 3
 # Side by side: as many as one vector has lanes, or two.
@@ -54,7 +57,7 @@ _T = TypeVar("_T", bound=Reduction)
 
 
 def sort_lines(x: _T) -> _T:
-    """Each row of a matrix of integers in order."""
+    """Each row of a matrix of integers in order, or of floats of which none is NaN."""
     rows, size = x.shape
     if filled := _rows_of_whole_vectors(x):
         parts = x._cut(0, 0, filled), x._cut(0, filled, rows)
@@ -123,35 +126,57 @@ def _short(x: _T) -> int:
 
 
 def least_of_lines(x: _T, count: int) -> _T:
-    """The first so many of each row of a matrix of integers in order.
+    """The first so many of each row of a matrix of integers in order, or of floats of which none is NaN.
 
     Sorted blocks of at least so many: of two blocks the smaller of each element and its mirror image in the other are the
-    least half, and go up and down once, so that the other layers of a level sort them.
+    least half, and go up and down once, so that the other layers of a level sort them. Blocks of few rows are lines of their own.
     """
     rows, size = x.shape
     if at_least(RANKED_COMPARISONS, rows * size * size):
         return _ranked(x, count)
-    step = max(2, (count - 1).bit_length())
-    width = 1 << step
-    columns = 1
-    while is_plain((rows,)) and rows * columns < LEAST_LINES and size >= 4 * columns * width:
-        columns *= 2
-    if columns > 1:
-        parts = _rounded(x, columns).reshape((rows * columns, -1))
-        return least_of_lines(least_of_lines(parts, width).reshape((rows, -1)), count)
+    blocks = _blocks_of(count, _short(x))
+    width = blocks.length
     if size <= 2 * width:
         return sort_lines(x)._cut(1, 0, count)
-    short = min(width, LEAST_SHORT)
-    levels = (width // short).bit_length() - 1
+    if is_plain((rows,)) and rows < LEAST_LINES:
+        return _least_of_few_lines(x, blocks)._cut(1, 0, count)
     lanes = -(-rows // _lanes(x)) * _lanes(x) if is_plain((rows,)) else rows
-    blocks = _in_sorted_blocks(_side_by_side(_rounded(x, width), lanes), short, levels)
+    least = _in_sorted_blocks(_side_by_side(_rounded(x, width), lanes), blocks.short, blocks.levels)
     while (
-        blocks.shape[1] > width
+        least.shape[1] > width
     ):  # of an odd number of blocks each line lacks one: all lines are lanes of one vector
-        pairs = _rounded(blocks, 2 * width).reshape((-1, 2, width, lanes))
-        least = pairs._cut(1, 0, 1).minimum(pairs._cut(1, 1, 2).flip(2))
-        blocks = _merged(least.reshape((1, -1, lanes)), short, levels, False)
-    return _as_rows(blocks, rows, count)
+        pairs = _rounded(least, 2 * width).reshape((-1, 2, width, lanes))
+        ends = pairs._cut(1, 0, 1), pairs._cut(1, 1, 2).flip(2)
+        least = _least_of_pairs(*ends).reshape((1, -1, lanes))
+        least = _merged(least, blocks.short, blocks.levels, False)
+    return _as_rows(least, rows, count)
+
+
+def _blocks_of(count: int, most: int) -> _Blocks:
+    """The shortest blocks of at least so many elements; of equal ones those of the fewest levels."""
+    shorts = range(most, LEAST_OF_BLOCKS - 1, -1)
+    found = [_Blocks(short, (-(-count // short) - 1).bit_length(), 0) for short in shorts]
+    return min(found, key=lambda blocks: blocks.length)
+
+
+def _least_of_few_lines(x: _T, blocks: _Blocks) -> _T:
+    """As many of each row as a block has: all blocks are lines, until each of them is sorted."""
+    rows, width = x.shape[0], blocks.length
+    lines = _rounded(x, width).reshape((-1, width))
+    least = sort_lines(lines).contiguous().reshape((rows, -1, width))
+    while (count := least.shape[1]) > 1:
+        half = count // 2
+        ends = least._cut(1, 0, half), least._cut(1, count - half, count).flip(2)
+        parts = _least_of_pairs(*ends), least._cut(1, half, count - half)
+        whole = parts[0].cat(parts[1], dim=1) if count > 2 * half else parts[0]
+        merged = _merged(whole.reshape((-1, width, 1)), blocks.short, blocks.levels, False)
+        least = merged.reshape((rows, -1, width))
+    return least.reshape((rows, width))
+
+
+def _least_of_pairs(one: _T, other: _T) -> _T:
+    """The smaller of each two numbers."""
+    return one._with(_compared(one._uop, other._uop, False)[0])
 
 
 def _side_by_side(x: _T, lanes: Whole | None = None) -> _T:
@@ -266,8 +291,21 @@ def _compares_in_one_place(x: _T) -> bool:
     return Device[x.device].target.vector_bytes >= COMPARED_IN_ONE_PLACE
 
 
+def has_least_of_doubles_alone(target: Target) -> bool:
+    """Whether vectors have an instruction for the smaller of two float64, and none for that of two int64, as up to AVX2."""
+    is_narrow = 0 < target.vector_bytes < COMPARED_IN_ONE_PLACE and not target.work_items
+    return is_narrow and dtypes.float64 in target.arithmetic
+
+
 def _compared(one: UOp, other: UOp, in_one_place: bool) -> tuple[UOp, UOp]:
-    """The smaller of two integers and the larger, which has the bits of both but for those of the smaller one."""
+    """The smaller of two numbers and the larger; of integers it has the bits of both but for those of the smaller one.
+
+    Floats, of which none is NaN, are chosen by one comparison: that is what the instruction does.
+    """
+    if one.dtype.is_float:
+        is_in_order = UOp(Ops.CMPLT, dtypes.bool, (one, other))
+        smaller = UOp(Ops.WHERE, one.dtype, (is_in_order, one, other))
+        return smaller, UOp(Ops.WHERE, one.dtype, (is_in_order, other, one))
     smaller = UOp(Ops.MIN, one.dtype, (one, other))
     if not in_one_place:
         return smaller, UOp(Ops.MAX, one.dtype, (one, other))

@@ -4,8 +4,9 @@ Owns: what comes first. Equal elements keep their order, in both directions; NaN
 -0.0 as equal to 0.0. Sorted values of many elements have -0.0 before 0.0. Does not own: the comparators (networks.py).
 
 An element becomes an integer, its key, and key and position one number, the pair: so each of them differs from all others, and to sort
-them is stable. Keys of 64 bits are sorted by their lower half, and then by the upper. Few elements are ranked: the rank of one is
-the number of those before it, and the element of rank k goes to position k; n * n comparisons in two kernels.
+them is stable. The bits of a pair of 64 are those of a float64 where vectors compare these faster. Keys of 64 bits are sorted by their
+lower half, and then by the upper. Few elements are ranked: the rank of one is the number of those before it, and the element of rank k goes
+to position k; n * n comparisons in two kernels.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis, take
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.indexing.networks import (
     RANKED_COMPARISONS,
+    has_least_of_doubles_alone,
     least_of_lines,
     sort_lines,
 )
@@ -34,6 +36,8 @@ from proofgrad.core.tensor.runtime.device import Device
 SEARCHED_UP_TO, SEARCHED_OF = 64, 8
 GROUP = 16  # elements that are looked at one by one if the first of them is among the first
 SELECTED_OF = 4  # so many times as many groups as are looked at one by one
+# Bits of a position in a float64, whose other bits are a key above 0: so the floats are in the order of their bits, all of them normal.
+BESIDE_A_KEY, LEAST_NORMAL = 30, 1 << 52
 RANKED_UP_TO = 8192  # elements of a row, where a machine has no integers of 64 bits
 _T = TypeVar("_T", bound=Reduction)
 _S = TypeVar("_S", bound="Sorting")
@@ -231,16 +235,25 @@ class Sorting(Reduction):
 
     def _with_positions(self, positions: Self, size: int) -> Self:
         """Key and position below `size` in one number: the larger of two pairs is one comparison."""
-        bits = 32 if self.dtype.bits + (size - 1).bit_length() <= 32 else 64
+        room, half = (size - 1).bit_length(), 1 << self.dtype.bits - 1
+        bits = 32 if self.dtype.bits + room <= 32 else 64
         pair = getattr(dtypes, f"int{bits}")
-        offset = -(1 << self.dtype.bits - 1) if self.dtype.is_unsigned else 0
-        keys = (self.cast(pair) + offset) << bits - self.dtype.bits
+        if bits == 64 and room <= BESIDE_A_KEY and self._compares_doubles():
+            keys = self.cast(pair) + (0 if self.dtype.is_unsigned else half)
+            found = (keys << BESIDE_A_KEY | positions.cast(pair)) + LEAST_NORMAL
+            return found.bitcast(dtypes.float64)
+        keys = (self.cast(pair) - (half if self.dtype.is_unsigned else 0)) << bits - self.dtype.bits
         return keys | positions.cast(pair)
+
+    def _compares_doubles(self) -> bool:
+        return has_least_of_doubles_alone(Device[self.device].target)
 
     def _positions_in_pairs(self, keys: DType) -> Self:
         """The positions of pairs whose keys are of that type."""
-        room = self.dtype.bits - keys.bits
-        return (self & (1 << room) - 1).cast(dtypes.int32).contiguous()
+        bits, room = self, self.dtype.bits - keys.bits
+        if self.dtype.is_float:
+            bits, room = self.bitcast(dtypes.int64), BESIDE_A_KEY
+        return (bits & (1 << room) - 1).cast(dtypes.int32).contiguous()
 
 
 @made_once
