@@ -78,7 +78,7 @@ def _line(node: UOp, loop: UOp) -> tuple[int, tuple[int, ...]] | None:
         return 1, (0,)
     if node.op is CONST:
         return 0, node.arg if isinstance(node.arg, tuple) else (node.arg,)
-    if node.op is BROADCAST:
+    if node.op is BROADCAST or _keeps_low_bits(node):
         return _line(node.src[0], loop)
     if node.op is not ADD and node.op is not MUL:
         return None
@@ -95,3 +95,10 @@ def _line(node: UOp, loop: UOp) -> tuple[int, tuple[int, ...]] | None:
     if slope or len(firsts) > 1:
         return None
     return other * firsts[0], tuple([number * firsts[0] for number in seconds])
+
+
+def _keeps_low_bits(node: UOp) -> bool:
+    """Whether a node is an integer of fewer bits: if the line fits these, it is the same one."""
+    if node.op is not Ops.CAST or not node.dtype.is_int or not node.src[0].dtype.is_int:
+        return False
+    return node.dtype.bits <= node.src[0].dtype.bits

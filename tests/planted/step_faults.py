@@ -115,7 +115,8 @@ BODIES = (
         "pair",
         "tables",
     ),
-    *("accumulate", "lanes", "narrow", "extend", "window", "leave", "split_index_set", "align"),
+    *("accumulate", "lanes", "narrow", "narrow_comparisons", "extend", "window", "leave"),
+    *("split_index_set", "align"),
     *("tensor_program", "read_through", "reduce_in_parts", "store", "read_parts", "exchange"),
 )
 SECONDS = 120  # of a process's own time for one fault

@@ -18,10 +18,11 @@ from proofgrad.core.compile.nests.sums_of_products import Product, added
 from proofgrad.core.compile.steps import accumulate, carry, lanes, pair, unroll
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.narrow import terms_beyond
+from proofgrad.core.compile.steps.narrow_comparisons import ALIKE_IN_FEWER_BITS
 from proofgrad.core.compile.steps.prefixes import prefix_of
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.evaluate import identity
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.evaluate import evaluate, identity
+from proofgrad.core.ir.ops import ELEMENTS, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.steps.bijections import row_major
 from proofgrad.verify.steps.claims import World
@@ -89,6 +90,17 @@ def in_width(world: World) -> None:
     world.suppose(machine == value + turns * (most - least + 1))
     world.claim("no turn", turns == 0)
     world.claim("the value", machine == value)
+
+
+def alike_in_fewer_bits(world: World) -> None:
+    """Each operation of two values of 8 bits, whose result is one too, is that of 16 bits: values around 0 and at both ends."""
+    around = (*range(-128, -120), *range(-9, 10), *range(120, 128))
+    for op, one, other in choices(sorted(ALIKE_IN_FEWER_BITS), around, around):
+        given = (one, other)[: ELEMENTS[op].arity]
+        wide = evaluate(op, dtypes.int16, given)
+        if -128 <= wide < 128:
+            narrow = evaluate(op, dtypes.int8, given)
+            world.claim(f"{op.name} of {given}", narrow == wide)
 
 
 def in_memory(world: World) -> None:

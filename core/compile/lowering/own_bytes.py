@@ -14,6 +14,7 @@ from math import floor
 from typing import NamedTuple
 
 from proofgrad.core.compile.lowering.program_facts import parameters, range_of_role
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -125,6 +126,8 @@ def _sum_of_sources(term: UOp, known: dict[UOp, _Sum | None]) -> _Sum | None:
             return _Sum({term: 1}, (0,)) if term.src[0].op is Ops.CONST else None
         case Ops.BROADCAST:
             return _sum_of(term.src[0], known)
+        case Ops.CAST:
+            return _as_type(_sum_of(term.src[0], known), term.dtype)
         case Ops.ADD | Ops.MUL:
             one, other = _sum_of(term.src[0], known), _sum_of(term.src[1], known)
         case _:
@@ -135,3 +138,13 @@ def _sum_of_sources(term: UOp, known: dict[UOp, _Sum | None]) -> _Sum | None:
         return one.plus(other)
     factor, of = (other, one) if not other.steps and len(other.lanes) == 1 else (one, other)
     return of.times(factor.lanes[0]) if not factor.steps and len(factor.lanes) == 1 else None
+
+
+def _as_type(found: _Sum | None, dtype: DType) -> _Sum | None:
+    """A sum whose values are all of an integer type; None: they are not."""
+    if found is None or not dtype.is_int:
+        return None
+    reach = [_reach(loop, step) for loop, step in found.steps.items()]
+    least = min(found.lanes) + sum([min(0, each) for each in reach])
+    fits = dtype.scalar.lo <= least and _highest(found, None) <= dtype.scalar.hi
+    return found if fits else None
