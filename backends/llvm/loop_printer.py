@@ -36,14 +36,14 @@ class LoopPrinter(PrinterState):
         position = 0
         while position < len(nodes):
             node, end = nodes[position], position + 1
-            if masks := self.unswitched.get(node):
-                end = end_of_asked(nodes, _end_of_innermost(nodes, position), masks)
+            if masks := self._left(self.unswitched.get(node, ())):
+                end = end_of_asked(nodes, _end_of(nodes, position), masks)
                 self._write_twice(nodes[position:end], masks, self._where_all(masks))
             elif (masks := self.peeled.get(node)) and node not in self.skipped:
-                end = _end_of_innermost(nodes, position)
+                end = _end_of(nodes, position)
                 self._write_peeled(nodes[position:end], masks)
             elif (masks := self.growing.get(node)) and node not in self.skipped:
-                end = _end_of_innermost(nodes, position)
+                end = _end_of(nodes, position)
                 asked = tuple([at_last(mask, node) for mask in masks])
                 for truth in asked:
                     self._term(truth)
@@ -56,6 +56,10 @@ class LoopPrinter(PrinterState):
                     self._fill_first(node, ahead)
                 self._write(node)
             position = end
+
+    def _left(self, masks: Sequence[UOp]) -> tuple[UOp, ...]:
+        """The masks of which a loop around does not say that they hold."""
+        return tuple([m for m in masks if self.registers.get(m) != literal(True, m.dtype)])
 
     def _write_turns(self, loop: UOp, inside: Sequence[UOp]) -> None:
         """Each iteration of a loop; of some at once, node by node, so that loads come before stores."""
@@ -125,25 +129,22 @@ class LoopPrinter(PrinterState):
         """A loop without its last iteration, in which all masks hold; then that iteration, in which each lane is known."""
         loop, *body, end = nodes
         last, registers, positions = size_of(loop) - 1, dict(self.registers), dict(self.positions)
+        around = self.at_last
         for truth in (known := settled(masks, self.linear.src)):
             self.registers[truth] = literal(True, truth.dtype)
-        self.at_last = {loop: last}
+        self.at_last = {**around, loop: last}
         self.open_loop(loop)
-        self.at_last = {}
-        for node in body:
-            if node not in known:
-                self._write(node)
+        self.at_last = around
+        self._write_all([node for node in body if node not in known])
         self.close_loop(end)
         self.registers, self.positions = {**registers, loop: str(last)}, positions
-        self.at_last = {loop: last}
+        self.at_last = {**around, loop: last}
         for mask in masks:
             lanes = known_lanes(mask, self.at_last)
             self.registers[mask] = literal(lanes if len(lanes) > 1 else lanes[0], mask.dtype)
         label = self._ask_for_last(last) if loop.arg[1] is AxisRole.THREAD else None
-        for node in body:
-            if node not in masks:
-                self._write(node)
-        self.at_last = {}
+        self._write_all([node for node in body if node not in masks])
+        self.at_last = around
         if label is not None:
             self.writer.do(f"br label %{label}.end")
             self.writer.begin_block(f"{label}.end")
@@ -352,9 +353,10 @@ class LoopPrinter(PrinterState):
         self.registers[node] = self.current[node.src[0].src[0]]
 
 
-def _end_of_innermost(nodes: Sequence[UOp], position: int) -> int:
-    """Where a loop that has none inside of it ends."""
-    return next(k for k in range(position, len(nodes)) if nodes[k].op is END) + 1
+def _end_of(nodes: Sequence[UOp], position: int) -> int:
+    """Behind the end of the loop that begins at a position."""
+    loop, ends = nodes[position], range(position, len(nodes))
+    return next(k for k in ends if nodes[k].op is END and nodes[k].src[0] is loop) + 1
 
 
 def _parts_of(loop: UOp) -> int:

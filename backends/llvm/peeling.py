@@ -6,6 +6,7 @@ Owns: which loops, and which masks. Does not own: the text of both (loop_printer
 
 A row of any length runs in vectors, the last of which reaches beyond its end. Where it does is known of each lane: so masks are
 constants there, and what they leave out is not computed. A mask that grows with the loop and holds in an iteration holds in all before it.
+Of a loop with others inside, as over columns whose rows are stored one by one, these are the masks of lanes that are stored.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
-from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, MUL, RANGE
+from proofgrad.core.ir.op_names import ADD, AND, BROADCAST, CONST, END, MUL, RANGE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -22,13 +23,42 @@ MOST_NODES = 600
 
 
 def peeled(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
-    """The innermost loops with masks that hold in all iterations but the last, and those masks."""
+    """The loops with masks that hold in all iterations but the last, and those masks."""
     found: dict[UOp, tuple[UOp, ...]] = {}
-    for loop, inside in innermost_loops(linear):
+    for loop, inside in _loops(linear):
         if _has_a_last(loop) and len(inside) <= MOST_NODES:
-            if masks := tuple([n for n in inside if _holds_before_last(n, loop)]):
+            masks = tuple([n for n in inside if _holds_before_last(n, loop)])
+            if masks and (_is_innermost(inside) or not _masks_of_stores(inside).isdisjoint(masks)):
                 found[loop] = masks
     return found
+
+
+def _loops(linear: UOp) -> Iterator[tuple[UOp, list[UOp]]]:
+    """All loops, and what is between the begin and the end of each."""
+    begins: list[int] = []
+    for k, node in enumerate(linear.src):
+        if node.op is RANGE:
+            begins.append(k)
+        elif node.op is END and begins:
+            begin = begins.pop()
+            yield linear.src[begin], list(linear.src[begin + 1 : k])
+
+
+def _is_innermost(inside: list[UOp]) -> bool:
+    """Whether there is no loop among the nodes of a loop."""
+    return all([node.op is not RANGE for node in inside])
+
+
+def _masks_of_stores(nodes: list[UOp]) -> frozenset[UOp]:
+    """What masks of lanes that are stored are made of by `and`."""
+    stack = [mask for n in nodes if n.op is STORE for mask in n.src[0].src[2:]]
+    found: set[UOp] = set()
+    while stack:
+        mask = stack.pop()
+        if mask.dtype.lanes > 1:
+            found.add(mask)
+            stack += mask.src if mask.op is AND else ()
+    return frozenset(found)
 
 
 def innermost_loops(linear: UOp) -> Iterator[tuple[UOp, list[UOp]]]:
