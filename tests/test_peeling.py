@@ -49,6 +49,34 @@ def copied_row(
     return linear([*nodes, positions[0], value, positions[1], store, end])
 
 
+def copied_columns(size: int, rows: int) -> UOp:
+    """So many rows copied by vectors of 8 columns: a loop over the rows in each iteration of that over vectors."""
+    kind = dtypes.int64
+    turns, limit, width, count = [
+        UOp.const(kind, n) for n in (-(-size // LANES), size, LANES, rows)
+    ]
+    out, source = [UOp(Ops.PARAM, dtypes.float32, (), (k, size * rows)) for k in (0, 1)]
+    loop, row = [
+        UOp(Ops.RANGE, kind, (n,), (k, AxisRole.LOOP)) for k, n in enumerate((turns, count))
+    ]
+    line = UOp(Ops.CONST, kind.vec(LANES), (), tuple(range(LANES)))
+    first = loop * width
+    wide = [UOp(Ops.BROADCAST, line.dtype, (scalar,)) for scalar in (first, limit)]
+    number = line + wide[0]
+    mask = UOp(Ops.CMPLT, dtypes.bool.vec(LANES), (number, wide[1]))
+    before = row * limit
+    at = before + first
+    positions = [UOp(Ops.INDEX, dtypes.float32, (memory, at, mask)) for memory in (source, out)]
+    value = UOp(Ops.LOAD, dtypes.float32.vec(LANES), (positions[0],))
+    known = [turns, limit, width, count, out, source, line, wide[1]]
+    of_vector = [loop, first, wide[0], number, mask]
+    store = UOp(Ops.STORE, dtypes.void, (positions[1], value))
+    of_row = [row, before, at, positions[0], value, positions[1], store]
+    return linear(
+        [*known, *of_vector, *of_row, *[UOp(Ops.END, dtypes.void, (x,)) for x in (row, loop)]]
+    )
+
+
 def text_of(program: UOp) -> str:
     return emit(program, "kernel", Dialect()).text
 
@@ -61,6 +89,27 @@ def test_the_last_iteration_is_written_behind_the_loop_with_its_lanes_known() ->
     assert "icmp ult i64 %next0, 2" in inside  # of three iterations two are in the loop
     assert "load <8 x float>" in inside and "store <8 x float>" in inside
     assert "icmp slt <8 x i64>" not in text
+
+
+def test_the_last_iteration_of_a_loop_with_another_inside_is_written_behind_it() -> None:
+    """Each row of whole vectors is stored without a mask, then the end of each row."""
+    text = emit(copied_columns(21, 3), "kernel", machine_whose_masked_stores_take(1.0)).text
+    inside, behind = text.split("\nloop0.end:\n")
+    assert "masked" not in inside and "store <8 x float>" in inside
+    assert "masked.store" in behind and "icmp slt <8 x" not in text
+
+
+@pytest.mark.parametrize("name", ["", "haswell", "x86-64-v2"])
+def test_columns_of_every_count_are_right_where_rows_are_a_loop(name: str) -> None:
+    """What follows a logarithm is stored row by row, for a vector of columns at a time; sums of more rows are loops, too."""
+    with cpu(name or "native") if name else Context() as machine:
+        if isinstance(machine, AbsentCpu):
+            pytest.skip(f"no kernels for it run here: {machine.target.name}")
+        for rows, size in ((4, 15), (3, 155), (8, 33), (40, 21)):
+            x = np.random.default_rng(size).standard_normal((5, rows, size)).astype(np.float32)
+            apart = x - x.max(1, keepdims=True)
+            want = apart - np.log(np.exp(apart).sum(1, keepdims=True))
+            np.testing.assert_allclose(Tensor(x).log_softmax(1).numpy(), want, atol=1e-5)
 
 
 @pytest.mark.parametrize(
