@@ -39,10 +39,10 @@ class LoopPrinter(PrinterState):
             if masks := self._left(self.unswitched.get(node, ())):
                 end = end_of_asked(nodes, _end_of(nodes, position), masks)
                 self._write_twice(nodes[position:end], masks, self._where_all(masks))
-            elif (masks := self.peeled.get(node)) and node not in self.skipped:
+            elif (masks := self.peeled.get(node, ())) and node not in self.skipped:
                 end = _end_of(nodes, position)
                 self._write_peeled(nodes[position:end], masks)
-            elif (masks := self.growing.get(node)) and node not in self.skipped:
+            elif (masks := self.growing.get(node, ())) and node not in self.skipped:
                 end = _end_of(nodes, position)
                 asked = tuple([at_last(mask, node) for mask in masks])
                 for truth in asked:

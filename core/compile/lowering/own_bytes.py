@@ -142,9 +142,9 @@ def _sum_of_sources(term: UOp, known: dict[UOp, _Sum | None]) -> _Sum | None:
 
 def _as_type(found: _Sum | None, dtype: DType) -> _Sum | None:
     """A sum whose values are all of an integer type; None: they are not."""
-    if found is None or not dtype.is_int:
+    first, last = dtype.scalar.lo, dtype.scalar.hi
+    if found is None or not dtype.is_int or first is None or last is None:
         return None
     reach = [_reach(loop, step) for loop, step in found.steps.items()]
     least = min(found.lanes) + sum([min(0, each) for each in reach])
-    fits = dtype.scalar.lo <= least and _highest(found, None) <= dtype.scalar.hi
-    return found if fits else None
+    return found if first <= least and _highest(found, None) <= last else None
