@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import at_least, is_plain
@@ -291,8 +290,9 @@ def _compares_in_one_place(x: _T) -> bool:
     return Device[x.device].target.vector_bytes >= COMPARED_IN_ONE_PLACE
 
 
-def has_least_of_doubles_alone(target: Target) -> bool:
+def has_least_of_doubles_alone(device: str) -> bool:
     """Whether vectors have an instruction for the smaller of two float64, and none for that of two int64, as up to AVX2."""
+    target = Device[device].target
     is_narrow = 0 < target.vector_bytes < COMPARED_IN_ONE_PLACE and not target.work_items
     return is_narrow and dtypes.float64 in target.arithmetic
 

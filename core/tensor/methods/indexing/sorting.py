@@ -246,7 +246,7 @@ class Sorting(Reduction):
         return keys | positions.cast(pair)
 
     def _compares_doubles(self) -> bool:
-        return has_least_of_doubles_alone(Device[self.device].target)
+        return has_least_of_doubles_alone(self.device)
 
     def _positions_in_pairs(self, keys: DType) -> Self:
         """The positions of pairs whose keys are of that type."""
