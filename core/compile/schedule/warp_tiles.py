@@ -229,6 +229,7 @@ def _block_cycles(
     """Of one group for one block of steps, where so many groups share a unit.
 
     The warps of a group copy, read and multiply one after the other, for they wait for each other; meanwhile other groups do something else.
+    Where copies go on by themselves and a warp reads rows at once, it waits once in a block: then the warps of a scheduler do, whosever they are.
     """
     steps, nbytes = QUARTERS * held_steps(unit, target), unit.factor.itemsize
     sides = tile_sizes(way, unit)
@@ -242,7 +243,9 @@ def _block_cycles(
     far = sum(sides) * steps * nbytes / FAR_BYTES
     near = read + copied
     hidden = min(multiplying, near)
-    apart = HIDDEN_AT_MOST + (1 - HIDDEN_AT_MOST) / at_once
+    waits_once = target.copies_ahead and unit.word > 0 and not any(by_element)
+    others = max(at_once, warps // SCHEDULERS) if waits_once else at_once
+    apart = HIDDEN_AT_MOST + (1 - HIDDEN_AT_MOST) / others
     turns = [_turns(way, number, side, steps) for number, side in enumerate(sides)]
     loads = sum([-(-n // (AT_ONCE if n <= AT_ONCE else 1)) for n, x in zip(turns, by_element) if x])
     waited = (WAIT_CYCLES + LOAD_CYCLES * loads) / at_once
