@@ -30,10 +30,8 @@ from proofgrad.core.ir.op_names import (
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
-MOST_COPIES, MOST_MASKED = (
-    32,
-    8,
-)  # of an item, that go on by themselves; under masks, which wait in registers
+MOST_COPIES = 32  # of an item, that go on by themselves, and are constants apart
+MOST_COMPUTED = 8  # that each have a mask, or a position, of their own: these wait in registers
 AT_ONCE = (
     4  # other turns, whose loads are written before their stores: what they load waits in registers
 )
@@ -79,17 +77,21 @@ def turns_written_out(
         stores = [n for n in inside if n.op is STORE]
         are_copies = all([n in copied for n in stores])
         is_filling = bool(stores) and all([n in of_group for n in stores])
-        if not is_short(node, _most_turns(inside, are_copies)):
+        if not is_short(node, _most_turns(inside, node, are_copies)):
             continue
         if is_filling and all([_runs_straight(n, items) for n in inside]):
             found[node] = inside
     return found
 
 
-def _most_turns(inside: Sequence[UOp], are_copies: bool) -> int:
+def _most_turns(inside: Sequence[UOp], loop: UOp, are_copies: bool) -> int:
     if not are_copies:
         return AT_ONCE
-    return MOST_MASKED if any([n.op is INDEX and len(n.src) > 2 for n in inside]) else MOST_COPIES
+    positions = [n for n in inside if n.op is INDEX]
+    are_apart = all(
+        [len(n.src) == 2 and coefficient(n.src[1], loop) is not None for n in positions]
+    )
+    return MOST_COPIES if are_apart else MOST_COMPUTED
 
 
 def is_short(loop: UOp, most: int) -> bool:
