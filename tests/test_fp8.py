@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import z3
 from devices import opened
+from proven import fully_proved
 
 from proofgrad import Tensor, dtypes
 from proofgrad.core.compile.passes.forms import Form, FormError, check_form
@@ -329,3 +330,13 @@ def test_codes_are_shared_with_torch_in_both_directions() -> None:
         assert mine.dtype is dtype and mine.tolist() == [1.0, -2.5]
         back = torch.from_dlpack(Tensor([0.5, 3.0], dtype=dtype))
         assert back.dtype is theirs.dtype and back.float().tolist() == [0.5, 3.0]
+
+
+@pytest.mark.parametrize("name", [dtype.name for dtype in dtypes.fp8s])
+def test_codes_as_integers_are_proven(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A code is no integer: of what becomes of it is known alone that equal codes give equal integers."""
+    with fully_proved(capfd):
+        found = [
+            Tensor([1.0, 2.0, 0.0], dtype=name).cast(kind).tolist() for kind in ("int32", "bool")
+        ]
+    assert found == [[1, 2, 0], [True, True, False]]

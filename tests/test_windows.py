@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from proven import fully_proved
 
 from proofgrad import Context, Schedule, Tensor, dtypes, schedule
 from proofgrad.core.compile.machine.target import Target
@@ -198,3 +199,17 @@ def test_pools_of_long_windows_and_odd_rows(kind: type) -> None:
         expected = windows[:, :, ::stride, ::stride].max((-1, -2))
         found = Tensor(image).max_pool2d((5, 7), stride).numpy()
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 5), (1, 7)])
+def test_a_mask_that_reads_a_copy_of_its_own_is_proven(
+    rows: int, columns: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Values and the positions that they go to are both copied: what the mask of a load reads is read through, too."""
+    into = RNG.integers(-9, 9, (2 * rows, 1)).astype("int32")
+    values = RNG.integers(-9, 9, (rows, columns)).astype("int32")
+    at = Tensor(np.zeros((rows, columns), "int64"))
+    with fully_proved(capfd), Context(CHOICES="deinterleaved=on"):
+        got = Tensor(into).scatter_reduce(1, at, Tensor(values), reduce="sum").numpy()
+    into[:rows, 0] += values.sum(1)
+    np.testing.assert_array_equal(got, into)

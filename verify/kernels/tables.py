@@ -75,9 +75,10 @@ def _with_tables(
 ) -> UOp | Difference:
     changes: dict[UOp, UOp] = {}
     for load in [n for n in toposort((store,)) if n.op is Ops.LOAD and n.src[0].src[0] in filled]:
-        memory, index, *mask = load.src[0].src
+        memory, *read = load.src[0].src
         if memory is in_place and load.src[0] is store.src[0]:
             continue
+        index, *mask = [n.substitute(changes) for n in read]  # which may read tables, too
         found = _value_at(filled[memory], index, mask, questions)
         if isinstance(found, Difference):
             return found

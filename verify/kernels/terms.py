@@ -141,7 +141,7 @@ class Terms:
             case Ops.RANGE:
                 size = self._wrapped(node.src[0])
                 return None if size is None else (0, max(size[1] - 1, 0))
-            case Ops.CAST if not node.src[0].dtype.is_float:
+            case Ops.CAST if is_integer(node.src[0].dtype) or node.src[0].dtype.is_bool:
                 return self._wrapped(node.src[0])
         make = _INTERVALS.get(node.op)
         parts = [self._wrapped(s) for s in node.src] if make is not None else []
@@ -186,7 +186,9 @@ class Terms:
                 return self._load(node)
             case Ops.LOAD | Ops.REDUCE:
                 return self._unknown(node, self.name(node), loops_of((node,)))
-            case Ops.CAST if not node.dtype.is_float and not node.src[0].dtype.is_float:
+            case Ops.CAST if all(
+                [is_integer(n.dtype) or n.dtype.is_bool for n in (node, node.src[0])]
+            ):
                 return self._cast(node)
             case Ops.WHERE:
                 return z3.If(*[self._terms[s] for s in node.src])
