@@ -82,9 +82,17 @@ def test_parts_of_the_weighted_sum_of_few_queries_are_a_product_stored_as_it_is_
 
 def test_what_parts_of_rows_gave_lies_row_by_row() -> None:
     """Whatever the order of the axes: neighbours store side by side."""
-    made = parts((64, 32, 4096), (2,), order=(0, 2, 1))
+    made = parts((8, 32, 4096), (2,), order=(0, 2, 1))
     assert isinstance(made, Blocks)
     assert made.blocks_first
+
+
+def test_rows_of_results_for_groups_of_all_units_have_no_parts() -> None:
+    """Each group sums 8 columns of float32, 16 of bfloat16: a softmax over columns is three kernels, and its largest element one."""
+    assert parts((4096, 4096), (0,), order=(0, 1)) is None
+    assert parts((4096, 1024), (0,), order=(0, 1)) is not None
+    x = in_memory(4096, 4096, dtype=dtypes.float32)
+    assert (len(x.softmax(0).schedule()), len(x.max(0).schedule())) == (3, 1)
 
 
 def test_keys_that_heads_share_make_longer_parts() -> None:

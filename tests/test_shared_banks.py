@@ -68,3 +68,17 @@ def test_warps_read_operands_of_units_without_conflicts(
     assert work.conflicts == 0
     text = r"\b(?:ld|st)\.shared|\bcp\.async\.c[ag]|\bldmatrix"
     assert work.shared == len(re.findall(text, source.text))
+
+
+@pytest.mark.parametrize("shape", [(4096, 4096), (1000, 640), (700, 24)])
+def test_columns_are_summed_without_conflicts(
+    machine: ptx_kernels.Printer, shape: tuple[int, int]
+) -> None:
+    """Neighbouring columns are neighbouring items' where they are read and where the parts of each are added up."""
+    result = ptx_kernels.ones(*shape).sum(0)
+    machine.printed.clear()
+    with compile_only():
+        result.realize()
+    works = list(map(ptx_kernels.work_of, machine.printed))
+    assert any([work.turns for work in works])
+    assert [work.conflicts for work in works] == [0] * len(works)

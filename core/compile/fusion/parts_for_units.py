@@ -6,7 +6,8 @@ parts for their rounding, or for caches (split_reductions.py).
 Elements that lie side by side are a group's, which reads them together: a part is as long as keeps its items busy. Of rows that lie
 apart, neighbours in a row are neighbouring items': a part has so few rows that there are items for all units, and an item has all that
 it reads under way at once. What the parts gave, a row each, is few rows again: of these a group takes some results (schedule/groups.py),
-and they are taken in parts once more only where that saves more than what another launch takes.
+and they are taken in parts once more only where that saves more than what another launch takes. Rows of so many results that groups of some of
+them are enough for all units stay whole.
 
 A sum of products with few results keeps units busy by small tiles, whose operands are read more often than they are multiplied; in parts of
 its steps as many large ones as there is room for run at once. The parts are as long as what they give takes little beside them.
@@ -20,7 +21,12 @@ from math import prod
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, operands
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.schedule.groups import GROUPS_A_UNIT, ROWS_ACROSS, SECTOR_BYTES
+from proofgrad.core.compile.schedule.groups import (
+    GROUPS_A_UNIT,
+    ROWS_ACROSS,
+    SECTOR_BYTES,
+    are_shared_across,
+)
 from proofgrad.core.compile.schedule.shared_tiles import ITEMS_AT_ONCE
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION
 from proofgrad.core.compile.schedule.warp_tiles import FAR_BYTES, MULTIPLY_ADDS
@@ -34,6 +40,8 @@ from proofgrad.core.ir.uop import UOp
 LEAST_ELEMENTS, LEAST_ROWS = 16, SHORT_REDUCTION
 # Elements side by side, between others of the same sum, from which on they are a part.
 LEAST_RUN = 16
+# Groups of a unit that sum whole rows, at least: half of those that all units run, of which every item has several loads under way.
+GROUPS_OF_ROWS = GROUPS_A_UNIT // 2
 # A reduction that keeps this share of the units busy stays whole: parts would be stored and read once more.
 ENOUGH = 1 / 4
 # Results of an item in a tile that multiplies at full speed, and in a small one, and how many times longer small tiles take (an estimate:
@@ -79,13 +87,22 @@ def _of_rows(node: UOp, reduced: Sequence[int], target: Target) -> Parts | None:
     items = -(-prod(node.shape) // target.lanes(node.dtype))
     wanted = GROUPS_A_UNIT * target.units * target.group_items
     rows = max(LEAST_ROWS * _times_read(node.src[0]), whole * items // wanted)
-    if 2 * rows > whole or whole <= ROWS_ACROSS:
+    if 2 * rows > whole or whole <= ROWS_ACROSS or _are_of_groups(node, target):
         return None
     core, across = target.core, _rows_of_a_launch(target)
     in_one_launch = -(-whole // across)  # what such parts give, one more kernel takes, and not two
     if (in_one_launch - rows) * core.memory_line_cycles <= core.launch_cycles:
         rows = max(rows, in_one_launch)
     return in_blocks_of(node.src[0].shape, node.arg[1], rows, 1, across)
+
+
+def _are_of_groups(node: UOp, target: Target) -> bool:
+    """Whether groups that each sum whole rows, a sector of memory wide, are enough for all units (schedule/groups.py)."""
+    value, results = node.src[0], prod(node.shape)
+    while value.op in MOVEMENT or value.op in CONVERSIONS:
+        value = value.src[0]
+    groups = results * value.dtype.itemsize // SECTOR_BYTES
+    return groups >= GROUPS_OF_ROWS * target.units and are_shared_across(results, target)
 
 
 def parts_of_products(node: UOp, target: Target) -> Parts | None:

@@ -92,7 +92,7 @@ def _across(rows: list[UOp], kernel: UOp, target: Target) -> Group:
     """A group for rows across memory, where results are fewer than items that the units of a machine run at once."""
     loads = [n for row in rows for n in toposort((row.src[0],)) if n.op is Ops.LOAD]
     longest, count = max([size_of(row.src[-1]) for row in rows]), max([_count(row) for row in rows])
-    if not loads or count >= target.units * IN_STEP_AT_ONCE * target.lockstep:
+    if not loads or not are_shared_across(count, target):
         return NO_GROUP
     side_by_side = SECTOR_BYTES // min([load.dtype.itemsize for load in loads])
     lanes = lanes_of_results(kernel, target)
@@ -103,6 +103,11 @@ def _across(rows: list[UOp], kernel: UOp, target: Target) -> Group:
     own = max(1, side_by_side // lanes)
     items = min(target.group_items // own, _power_of_two(longest // LEAST_ELEMENTS))
     return Group(side_by_side, items) if items >= LEAST_ITEMS else NO_GROUP
+
+
+def are_shared_across(count: int, target: Target) -> bool:
+    """Whether so few results of rows across memory are those of groups: items of their own would leave units idle."""
+    return count < target.units * IN_STEP_AT_ONCE * target.lockstep
 
 
 def lanes_of_results(kernel: UOp, target: Target) -> int:

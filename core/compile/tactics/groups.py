@@ -235,7 +235,11 @@ def _exchanging(kernel: UOp, group: Group, target: Target) -> int:
 
 
 def _kept_along(nest: LoopNest, rows: _Rows, items: tuple[int, ...]) -> LoopNest:
-    """What the reductions over loops take in for each of their iterations, kept by the items of a group."""
+    """What the reductions over loops take in for each of their iterations, kept by the items of a group.
+
+    Rows whose elements lie side by side in memory are neighbouring items', here and where they are read: so a warp has whole sectors of
+    memory, and each of its items a bank of its own.
+    """
     count = len(_reductions(nest.graph, items[-1]))
     for k in range(count):
         reduction = _reductions(nest.graph, items[-1])[k]
@@ -244,7 +248,8 @@ def _kept_along(nest: LoopNest, rows: _Rows, items: tuple[int, ...]) -> LoopNest
         if inner:
             nest = reduce_inside(nest, reduction, inner)
             reduction = _reductions(nest.graph, items[-1])[k]
-        along, number = (*rows.loop, *loops), fresh_number(nest.graph)
+        along = (*loops, *rows.loop) if rows.vector else (*rows.loop, *loops)
+        number = fresh_number(nest.graph)
         roles = [*[AxisRole.REDUCE] * (len(along) - 1), AxisRole.LANE]
         roles += [AxisRole.VECTOR] * len(rows.vector)
         made = [NewLoop(number + k, role) for k, role in enumerate(roles)]
