@@ -10,7 +10,7 @@ import z3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels import questions
@@ -139,3 +139,14 @@ def test_the_first_values_that_refute_are_told() -> None:
     i, j, k = loops
     decision = Questions()._enumerate((i * 20 + j * 5 + k) < 27, (), loops)
     assert list(decision.point.values()) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.uint64, dtypes.int64, dtypes.uint32], ids=str)
+def test_what_wraps_to_more_than_numpy_counts_is_no_sample(dtype: DType) -> None:
+    """18446744073709551610 is the uint64 of -6, and no int64."""
+    loop = UOp.range(8, 0)
+    negative = loop.cast(dtype).alu(Ops.NEG)
+    assert Terms().is_computable(negative) is (dtype is not dtypes.uint64)
+    claim = negative.eq(negative)
+    assert Samples(Terms()).failing(claim, (), [loop]) is None
+    assert Questions().holds(claim).verdict is Verdict.PROVED

@@ -109,8 +109,7 @@ class _Values:
 
     def _known(self, node: UOp, src: list[Any]) -> Any:
         """An operation on integers or bools, where neither it nor the wrapping of it leaves int64."""
-        low, high = self.terms.interval(node) or (-EXACT_LIMIT - 1, EXACT_LIMIT)
-        if low < -EXACT_LIMIT or high > EXACT_LIMIT:
+        if not self.terms.is_exact(node):
             return None
         return self.terms.value_of(node, src, self.points)
 

@@ -261,12 +261,14 @@ class Terms:
         """Plain, and small enough for 64-bit integers at every step."""
         if not self.is_plain(node):
             return False
-        self.interval(node)
-        for n in toposort((node,)):
-            found = self._intervals[n]
-            if found is None or not _inside(found, (-EXACT_LIMIT, EXACT_LIMIT)):
-                return False
-        return True
+        return all(map(self.is_exact, toposort((node,))))
+
+    def is_exact(self, node: UOp) -> bool:
+        """Whether 64-bit integers hold a value, and what becomes of it when it wraps."""
+        found, limits = self.interval(node), width_limits(node.dtype)
+        if found is None or not _inside(found, (-EXACT_LIMIT, EXACT_LIMIT)):
+            return False
+        return limits is None or _inside(found, limits) or limits[1] <= EXACT_LIMIT
 
     def values(self, node: UOp, points: Points) -> Any:
         """The value of a computable node at each point."""
