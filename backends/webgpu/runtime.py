@@ -287,6 +287,7 @@ def _target(has_long: bool, unpromised: tuple[str, ...], kind: str, most_buffers
         index_dtype=dtypes.int32,
         native=_NATIVE,
         has_fma=False,
+        calls_fma=True,  # a function of 60 lines, which drivers put in each place
         most_buffers=most_buffers,
         unpromised=unpromised,
     )
