@@ -47,6 +47,17 @@ def test_kernels_that_differ_by_what_is_masked_away_are_one(emitted: list[str]) 
     assert len(emitted) == 2
 
 
+def test_kernels_whose_merged_loops_are_the_same_are_one(emitted: list[str]) -> None:
+    """As the updates of weights of 7 x 9 and of 9 x 7."""
+    for rows, columns in ((7, 9), (9, 7)):
+        x = Tensor(np.ones((rows, columns), np.float32)).realize()
+        g = Tensor(np.arange(63, dtype=np.float32).reshape(columns, rows)).realize()
+        x.assign(x * 0.75 + g.reshape(rows, columns) * 4.0).realize()
+        expected = np.arange(63, dtype=np.float32).reshape(rows, columns) * 4 + 0.75
+        np.testing.assert_array_equal(x.numpy(), expected)
+    assert len(emitted) == 1
+
+
 def test_a_kernel_is_made_again_for_who_looks_at_it(
     emitted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

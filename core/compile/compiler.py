@@ -269,11 +269,30 @@ class Compiler:
         key = (terms, device, self._backend(device), *_settings())
         made = self._kernels.by_terms.get(key)
         if made is None:
-            whole = run_stages(stages[rules:], terms, self.library, target, known=known)
-            made = tuple([self._compiled(linear, device, background) for linear in parts_of(whole)])
+            made = self._of_terms(terms, rules, device, background, known)
             self._kernels.by_terms[key] = made
         if (check := self.checks()) is not None:
             check.kernels(body, made)
+        return made
+
+    def _of_terms(
+        self,
+        terms: UOp,
+        rules: int,
+        device: str,
+        background: Background | None,
+        known: Known | None,
+    ) -> tuple[Kernel, ...]:
+        """The kernels of terms after so many stages, compiled unless those of others are the same loops before anything is chosen."""
+        before, after = _around_choices(self.kernel_stages[rules:])
+        library, target, decided = self.library, self._target(device), dict[UOp, Schedule]()
+        loops = run_stages(before, terms, library, target, decided=decided, known=known)
+        key = (loops, decided.get(loops), device, self._backend(device), *_settings())
+        made = self._kernels.by_terms.get(key)
+        if made is None:
+            whole = run_stages(after, loops, library, target, decided=decided, known=known)
+            made = tuple([self._compiled(linear, device, background) for linear in parts_of(whole)])
+            self._kernels.by_terms[key] = made
         return made
 
     def _first_rules(self) -> int | None:
@@ -422,11 +441,10 @@ class Compiler:
 
 
 def _around_choices(stages: Sequence[Stage]) -> tuple[Sequence[Stage], Sequence[Stage]]:
-    """The stages before and after the first choice."""
-    first = next(
-        k for k, stage in enumerate(stages)
-        if isinstance(stage.step, Tactic) and stage.step.has_override
-    )  # fmt: skip
+    """The stages before and after the first choice; all are before it where there is none."""
+    steps = [stage.step for stage in stages]
+    choices = [k for k, x in enumerate(steps) if isinstance(x, Tactic) and x.has_override]
+    first = choices[0] if choices else len(stages)
     return stages[:first], stages[first:]
 
 

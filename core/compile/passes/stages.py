@@ -242,20 +242,29 @@ def _run(
     """
     runner = new_runner(other_slots)
     for position, stage in enumerate(stages):
-        root = runner.run(stage, root)
         if len(parts_of(root)) > 1:
-            rest = stages[position + 1 :]
-            made: list[UOp] = []
-            behind = [largest_slot((part,)) for part in root.src]
-            for number, part in enumerate(root.src):
-                others = max(other_slots, *behind[number + 1 :], 0)
-                new = parts_of(_run(rest, part, new_runner, others))
-                other_slots = max(other_slots, largest_slot(new))
-                made += new
-            return UOp.sink(*made)
+            return _run_parts(stages[position:], root.src, new_runner, other_slots)
+        root = runner.run(stage, root)
     if runner.schedule is not None:
         runner.schedules[root] = runner.schedule
     return root
+
+
+def _run_parts(
+    stages: Sequence[Stage],
+    parts: Sequence[UOp],
+    new_runner: Callable[[int], _Runner],
+    other_slots: int,
+) -> UOp:
+    """What each part becomes, in order."""
+    made: list[UOp] = []
+    behind = [largest_slot((part,)) for part in parts]
+    for number, part in enumerate(parts):
+        others = max(other_slots, *behind[number + 1 :], 0)
+        new = parts_of(_run(stages, part, new_runner, others))
+        other_slots = max(other_slots, largest_slot(new))
+        made += new
+    return UOp.sink(*made)
 
 
 def parts_of(made: UOp) -> tuple[UOp, ...]:
