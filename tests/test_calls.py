@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proofgrad import Tensor, TinyJit, custom_vjp, function
+from proofgrad import Tensor, TinyJit, UOp, custom_vjp, dtypes, function
 from proofgrad.core.tensor.methods.calls import Call
 
 
@@ -91,10 +91,28 @@ def test_function_takes_a_gradient_for_one_result() -> None:
     steep = function(grad_fxn=lambda g, call: (g * call.src[1] * 100,))(lambda x: x * x)
     (grad,) = steep(a).sum().gradient(a)
     assert grad.tolist() == [[100.0, 200.0]]
-    with pytest.raises(TypeError, match="gives 2 Tensors"):
-        function(grad_fxn=lambda g, call: (g,))(lambda x: (x, x))(a)
     with pytest.raises(TypeError, match="must give a Tensor or a tuple"):
         function(lambda x: 3)(a)
+
+
+def test_function_of_several_results_gives_their_gradients_together() -> None:
+    a = Tensor([[1.0, 2.0]], requires_grad=True)
+
+    def said(gradients: tuple[Tensor, Tensor, None], call: Call) -> tuple[UOp]:
+        rows, count, most = gradients
+        assert (rows.shape, rows.dtype, count, most.shape) == ((2,), dtypes.half, None, ())
+        return ((rows.float().reshape(1, 2) * 10 + most * call.src[1]).uop,)
+
+    @function(grad_fxn=said)
+    def several(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return x.reshape(2).half(), (x > 0).sum(), x.max()
+
+    rows, count, most = several(a)
+    assert (rows.tolist(), count.item(), most.item()) == ([1.0, 2.0], 2, 2.0)
+    ((rows * Tensor([1.0, 3.0])).sum() + most * 5).backward()
+    assert a.grad is not None and a.grad.tolist() == [[15.0, 40.0]]
+    (grad,) = several(a)[2].gradient(a)  # of one result the others get zeros
+    assert grad.tolist() == [[1.0, 2.0]]
 
 
 class Twice:

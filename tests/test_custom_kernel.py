@@ -167,6 +167,22 @@ def test_gradient_is_that_of_the_program_or_as_said() -> None:
     np.testing.assert_allclose(b.grad.numpy(), expected[1], rtol=1e-5)
 
 
+def test_gradient_of_several_written_arguments_is_said_once() -> None:
+    def sums(out: Any, total: Any, a: Any) -> Any:
+        i = UOp.range(3, 0)
+        return UOp.group(out[i].store(a[i] * 2), total[i].store(a[i] + 1)).end(i).sink()
+
+    def said(gradients: Any, call: Any) -> Any:
+        twice, more = gradients
+        return None, None, twice * 10 + more * Tensor(call.src[3])
+
+    a = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    one, other, same = Tensor.empty(3).custom_kernel(Tensor.empty(3), a, fxn=sums, grad_fxn=said)
+    assert [t.tolist() for t in (one, other, same)] == [[2.0, 4.0, 6.0], [2.0, 3.0, 4.0], [1, 2, 3]]
+    ((one * 3).sum() + (other * Tensor([1.0, 2.0, 3.0])).sum()).backward()
+    assert a.grad is not None and a.grad.tolist() == [31.0, 34.0, 39.0]
+
+
 def test_replay_computes_what_it_is_given() -> None:
     jitted = TinyJit(lambda a, b: Tensor.empty(2, 2).custom_kernel(a, b, fxn=product)[0].realize())
     for k in range(4):

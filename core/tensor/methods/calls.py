@@ -20,7 +20,7 @@ from proofgrad.core.tensor.data.arguments import Flag, Whole
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe, name_of
 from proofgrad.core.tensor.methods.custom_kernel import positions_of, written_nodes
-from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+from proofgrad.core.tensor.methods.custom_vjp import with_gradient
 from proofgrad.core.tensor.runtime.device import HOST
 
 GradientOfCall = Callable[..., Any]  # (gradient, call): the cotangent of each of call.src[1:]
@@ -70,7 +70,8 @@ class Calls(TensorBase):
 
         `fxn` gets a position for each argument and gives writes, `position[i, j].store(value)`, within loops, `UOp.range(size, number)`; see
         docs/custom-kernels.md. It is taken as the Tensor program that it means, compiled by proven steps, and has its gradient unless `grad_fxn`
-        says another: `grad_fxn(gradient, call)` gives that of each of `call.src[1:]`, the arguments.
+        says another: `grad_fxn(gradient, call)` gives that of each of `call.src[1:]`, the arguments. Where several are written, `gradient`
+        is a tuple, in their order.
         Raises: ValueError for a kernel that is more than that, ShapeError, DeviceError.
 
         Example:
@@ -88,14 +89,15 @@ class Calls(TensorBase):
         nodes = [argument._uop for argument in arguments]
         results = written_nodes(fxn(*positions_of(nodes)), nodes)
         name = name_of(fxn)
-        found: list[Self] = []
-        for argument, node, result in zip(arguments, nodes, results, strict=True):
-            made = argument._value() if result is node else self._with(result)._value()
-            is_marked = grad_fxn is not None and result is not node
-            found.append(
-                _with_gradient(made, arguments, None, grad_fxn, name) if is_marked else made
+        written = [k for k, (node, result) in enumerate(zip(nodes, results)) if result is not node]
+        made = tuple([self._with(results[k])._value() for k in written])
+        if grad_fxn is not None and made:
+            several = _with_gradient(
+                made if len(made) > 1 else made[0], arguments, None, grad_fxn, name
             )
-        return found
+            made = several if len(made) > 1 else (several,)
+        known = dict(zip(written, made))
+        return [known[k] if k in known else a._value() for k, a in enumerate(arguments)]
 
 
 def _argument(param: UOp, slot: int, arguments: Sequence[TensorBase]) -> UOp:
@@ -128,13 +130,11 @@ def _with_gradient(
         given = said(gradient, Call((body, *inputs)))
         parts = given if isinstance(given, (tuple, list)) else (given,)
         return [
-            type(result)._new(part, result.device) if isinstance(part, UOp) else part
+            type(inputs[0])._new(part, inputs[0].device) if isinstance(part, UOp) else part
             for part in parts
         ]
 
-    mark = CustomGradient(backward, name, type(result), result.device, True)
-    sources = (result._uop, *[argument._uop for argument in arguments])
-    return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
+    return with_gradient(result, arguments, backward, name)
 
 
 def function(
@@ -148,8 +148,8 @@ def function(
     """A decorator for functions of Tensors: one Tensor or a tuple of them out, nothing else read.
 
     Tensors are found in the arguments, in lists, tuples, dicts and attributes of objects. Computed
-    Tensors from elsewhere are refused unless `allow_implicit`. `grad_fxn(gradient, call)`, for one
-    result, gives the cotangents of the Tensors in the arguments, `call.src[1:]`. `precompile` and
+    Tensors from elsewhere are refused unless `allow_implicit`. `grad_fxn(gradient, call)` gives the cotangents of the
+    Tensors in the arguments, `call.src[1:]`; of a tuple `gradient` is one, with None for integers and bools. `precompile` and
     `precompile_backward` have no effect: graphs that are equal are compiled once in any case.
     Raises: TypeError for another result, ValueError for a Tensor from elsewhere.
 
@@ -172,8 +172,7 @@ def function(
     def called(*args: Any, **kwargs: Any) -> Any:
         inputs = list(dict.fromkeys(_tensors((args, kwargs))))
         result = inner(*args, **kwargs)
-        several = isinstance(result, tuple)
-        results = result if several else (result,)
+        results = result if isinstance(result, tuple) else (result,)
         for part in results:
             if not isinstance(part, TensorBase):
                 raise TypeError(
@@ -181,12 +180,6 @@ def function(
                 )
         if not allow_implicit:
             _refuse_others(name, results, inputs)
-        if grad_fxn is None:
-            return result
-        if several:
-            raise TypeError(
-                f"{name} gives {len(results)} Tensors; grad_fxn is for functions of one"
-            )
         return _with_gradient(result, inputs, None, grad_fxn, name)
 
     return called

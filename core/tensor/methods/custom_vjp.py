@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from math import prod
 from typing import Any
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import GradientError
-from proofgrad.core.tensor.methods.base import TensorBase, name_of
+from proofgrad.core.tensor.data.nodes import constant_node
+from proofgrad.core.tensor.data.promotion import promote
+from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe, name_of
 
 Backward = Callable[..., Any]
 
@@ -102,14 +106,75 @@ class CustomFunction:
                     f" {type(value).__name__}; bind other arguments with functools.partial"
                 )
         result = self._function(*inputs)
-        if not isinstance(result, TensorBase):
-            raise TypeError(
-                f"{self.__name__} has a custom gradient and must give one Tensor, not"
-                f" {type(result).__name__}"
-            )
-        mark = CustomGradient(self._pull, self.__name__, type(result), result.device, True)
-        sources = (result._uop, *[value._uop for value in inputs])
-        return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
+        for part in result if isinstance(result, tuple) else (result,):
+            if not isinstance(part, TensorBase):
+                raise TypeError(
+                    f"{self.__name__} has a custom gradient and must give a Tensor or a tuple of them, not"
+                    f" {describe(part)}"
+                )
+        return with_gradient(result, inputs, self._pull, self.__name__)
+
+
+def with_gradient(result: Any, inputs: Sequence[TensorBase], backward: Backward, name: str) -> Any:
+    """The result, a Tensor or a tuple of them, whose cotangent goes to `backward(gradient, *inputs)` and on to the inputs.
+
+    Of a tuple, `gradient` is one, with None for what has no floats.
+    """
+    if isinstance(result, tuple):
+        return _with_one_gradient(result, inputs, backward, name)
+    mark = CustomGradient(backward, name, type(result), result.device, True)
+    return _marked(result, [value._uop for value in inputs], mark)
+
+
+def _marked(result: TensorBase, sources: Sequence[UOp], mark: CustomGradient) -> TensorBase:
+    """The value of `result`, whose cotangent goes to `sources`."""
+    node = UOp(Ops.DETACH, result.dtype, (result._uop, *sources), mark)
+    return type(result)._new(node, result.device)
+
+
+def _with_one_gradient(
+    results: tuple[TensorBase, ...], inputs: Sequence[TensorBase], backward: Backward, name: str
+) -> tuple[TensorBase, ...]:
+    """Several results, of which `backward` is given the cotangents together.
+
+    Between them and the inputs stands a line of as many elements as all of them have. Nobody reads its value; its cotangent is
+    theirs, one after the other.
+    """
+    for result in results:
+        check_same_device(name, results[0], result)
+    floats = [k for k, result in enumerate(results) if result.dtype.is_float]
+    if not floats:
+        return results
+    kind, device = type(results[0]), results[0].device
+    dtype = functools.reduce(promote, [results[k].dtype for k in floats])
+    kinds = {k: (results[k].dtype, results[k].shape) for k in floats}
+    sizes = [prod(shape) for _, shape in kinds.values()]
+    ends = list(accumulate(sizes))
+    places = {k: (end - size, end) for k, size, end in zip(floats, sizes, ends)}
+    count, total = len(results), ends[-1]
+
+    def apart(gradient: Any, *inputs: Any) -> Any:
+        parts: list[Any] = [None] * count
+        for k, place in places.items():
+            part_dtype, shape = kinds[k]
+            parts[k] = gradient.shrink((place,)).reshape(shape).cast(part_dtype)
+        return backward(tuple(parts), *inputs)
+
+    def to_place(k: int) -> Backward:
+        begin, end = places[k]
+        return lambda part, _: part.cast(dtype).reshape(-1).pad(((begin, total - end),))
+
+    mark = CustomGradient(apart, name, kind, device, True)
+    nothing = constant_node(0.0, dtype, (total,))
+    line = UOp(Ops.DETACH, dtype, (nothing, *[value._uop for value in inputs]), mark)
+    return tuple(
+        [
+            _marked(result, [line], CustomGradient(to_place(k), name, kind, device, True))
+            if k in places
+            else result
+            for k, result in enumerate(results)
+        ]
+    )
 
 
 def custom_vjp(
@@ -117,9 +182,9 @@ def custom_vjp(
 ) -> Any:
     """A decorator: the gradient of the function is `backward(gradient, *inputs)`.
 
-    The function takes Tensors and gives one Tensor. `backward` gets the cotangent of the result and
-    the same Tensors, and gives the cotangent of each (None: no gradient); it can also be given later,
-    with `@function.backward`. What it computes with Tensors can be derived again.
+    The function takes Tensors and gives one Tensor, or a tuple of them. `backward` gets the cotangent of the result (of a tuple
+    a tuple, with None for integers and bools) and the same Tensors, and gives the cotangent of each (None: no gradient); it can also be
+    given later, with `@function.backward`. What it computes with Tensors can be derived again.
     Raises: GradientError where the gradients do not fit the inputs, or there is no backward.
 
     Example:
