@@ -48,6 +48,23 @@ def test_the_weakest_missing_condition_is_found_and_proves_the_rule(
     assert verdict(f"{line} {lacking}", domain).verdict == "proved"
 
 
+@pytest.mark.parametrize(
+    ("line", "domain", "other"),
+    [
+        ("rule a: x * 0.5 * 2.0 => x", "float32", "over real, for FASTMATH=real"),
+        ("rule a: x + 0.0 => x", "float16", "over nsz, for FASTMATH=nsz"),
+        ("rule a: x + y < x + z => y < z", "uint8", "over index"),
+        ("rule a: x + y < x + z => y < z", "signed", "over index"),
+        ("rule a: x + y < x + z => y < z", "index, int", "over index"),
+    ],
+)
+def test_another_domain_is_a_hint_for_rules_over_types_of_one(
+    line: str, domain: str, other: str
+) -> None:
+    assert hint(verdict(line, domain)) == FOUND + other
+    assert verdict(line, other.removeprefix("over ").split(",")[0]).verdict == "proved"
+
+
 def test_conditions_that_are_there_stay() -> None:
     result = verdict("rule a: x % c % d => x % d where c > 0, d > 0", "index")
     assert hint(result) == FOUND + "where divides(d, c)"

@@ -21,7 +21,8 @@ from proofgrad.verify.encode.multiples import Multiples
 from proofgrad.verify.encode.quotients import named_quotients
 from proofgrad.verify.encode.types import cases
 from proofgrad.verify.explain.counterexample import explain
-from proofgrad.verify.prove.rules import Result, prove_rules
+from proofgrad.verify.prove.case import decide
+from proofgrad.verify.prove.rules import Obligation, Result, prove_rules
 from proofgrad.verify.prove.solve import PROVED, REFUTED, ask
 
 REFUTED_FILES = sorted((PROOFS / "refuted").glob("*.rules"))
@@ -124,6 +125,32 @@ def test_a_rule_that_can_never_fire_is_not_proved() -> None:
     text = "ruleset never over int rule impossible: x + c => x where c > 0, c < 0"
     (result,) = prove(text)
     assert (result.verdict, "meet its conditions" in result.reason) == ("unknown", True)
+
+
+def test_a_rule_that_is_left_open_says_what_to_do() -> None:
+    text = "ruleset open over index rule a: (x * x * x + -x) % 6 => 0"
+    (rule,) = parse_rules(text, check_order=False).rules
+    (case,) = cases(rule)
+    left = Obligation(case, decide(case, []))  # no way to decide it but samples
+    told = explain(Result(rule, "unknown", "no answer", (left,)))
+    assert "no answer\n  neither a proof nor a counterexample was found: state it for" in told
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("x << c => x * {1 << c}", "proved"),
+        ("c << d => {c << d}", "proved"),
+        ("x & (c << d) => x & {wrapped(c << d, T)}", "proved"),
+        ("x << c => x * {2 << c}", "refuted"),
+        ("x & (c >> d) => x & {c >> (d + 1)}", "refuted"),
+    ],
+)
+def test_a_shift_that_is_no_number_keeps_a_rule_from_firing(
+    rule: str, expected: str, dtype: str
+) -> None:
+    assert verdict(f"ruleset a over {dtype} rule a: {rule}") == expected
 
 
 def test_a_function_known_only_by_name_proves_nothing_about_its_values() -> None:

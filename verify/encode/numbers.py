@@ -8,7 +8,7 @@ decide those much faster. Does not own: which number a name stands for (encode/g
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import z3
@@ -24,11 +24,15 @@ WIDEST = 1024  # bits; a condition that needs more is refused
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """A signed bit-vector that holds every integer from `lo` to `hi`, and whose value is one."""
+    """A signed bit-vector that holds every integer from `lo` to `hi`, and whose value is one.
+
+    `known`: where it is a number; a shift by a negative amount is none, nor is one by more than MOST_SHIFT. None: everywhere.
+    """
 
     bits: Term
     lo: int
     hi: int
+    known: Term | None = None
 
 
 Number = Wide | Term
@@ -70,6 +74,8 @@ def to_value(value: Number, dtype: DType) -> tuple[Term, Term]:
     A number has one zero: of a float it is 0.0.
     """
     result, fits = _exact_value(value, dtype)
+    if isinstance(value, Wide) and value.known is not None:
+        fits = z3.And(fits, value.known)
     return (_with_one_zero(result) if dtype.is_float else result), fits
 
 
@@ -168,7 +174,13 @@ def _wide(operation: Callable[..., Term], lo: int, hi: int, *args: Wide) -> Wide
     """`operation` done at a width that holds the arguments and every result lo .. hi."""
     width = max(_bits_for(lo, hi), *[a.bits.size() for a in args]) + 1
     result = operation(*[_resize(a.bits, width) for a in args])
-    return Wide(_resize(result, _bits_for(lo, hi)), lo, hi)
+    return Wide(_resize(result, _bits_for(lo, hi)), lo, hi, _known(*args))
+
+
+def _known(*args: Wide) -> Term | None:
+    """Where all of these are numbers."""
+    conditions = [a.known for a in args if a.known is not None]
+    return z3.And(*conditions) if conditions else None
 
 
 def _corners(function: Callable[[int, int], int], a: Wide, b: Wide) -> tuple[int, int]:
@@ -250,7 +262,7 @@ def _wide_log2_exact(a: Wide) -> Wide:
     result = z3.BitVecVal(0, width)
     for position in range(1, highest + 1):
         result = z3.If(a.bits >= (1 << position), z3.BitVecVal(position, width), result)
-    return Wide(result, 0, highest)
+    return Wide(result, 0, highest, a.known)
 
 
 # Bits of numbers: a negative one begins with ones without end, as its sign extension does.
@@ -286,20 +298,22 @@ def _wide_flipped(a: Wide) -> Wide:
 
 
 def _wide_shift_left(a: Wide, k: Wide) -> Wide:
-    """Where k is not 0 .. MOST_SHIFT, the rule does not fire: any value will do there."""
+    """A number where k is 0 .. MOST_SHIFT; elsewhere the bits are any."""
     most = max(min(k.hi, MOST_SHIFT), 0)
     low, high = min(a.lo, a.lo << most), max(a.hi, a.hi << most)
     width = max(_bits_for(low, high), a.bits.size(), k.bits.size()) + 1
     amount = _resize(k.bits, width)
-    known = z3.And(amount >= 0, amount <= most)
-    shifted = _resize(a.bits, width) << z3.If(known, amount, z3.BitVecVal(0, width))
-    return Wide(_resize(shifted, _bits_for(low, high)), low, high)
+    is_amount = z3.And(amount >= 0, amount <= most)
+    shifted = _resize(a.bits, width) << z3.If(is_amount, amount, z3.BitVecVal(0, width))
+    known = _known(a, k, replace(k, known=is_amount))
+    return Wide(_resize(shifted, _bits_for(low, high)), low, high, known)
 
 
 def _wide_shift_right(a: Wide, k: Wide) -> Wide:
-    """Where k is negative, the rule does not fire: any value will do there."""
+    """A number where k is not negative; elsewhere the bits are any."""
     low, high = min(a.lo, 0), max(a.hi, -1, 0)
-    return _wide(lambda x, y: x >> y, low, high, a, k)
+    shifted = _wide(lambda x, y: x >> y, low, high, a, k)
+    return replace(shifted, known=_known(a, k, replace(k, known=k.bits >= 0)))
 
 
 def _wide_fill(a: Wide) -> Wide:
@@ -309,14 +323,15 @@ def _wide_fill(a: Wide) -> Wide:
     while step < width:
         result, step = result | z3.LShR(result, step), 2 * step
     low, high = min(a.lo, 0), (1 << max(a.hi, 0).bit_length()) - 1
-    return Wide(z3.If(a.bits < 0, z3.BitVecVal(-1, width), result), max(low, -1), max(high, 0))
+    filled = z3.If(a.bits < 0, z3.BitVecVal(-1, width), result)
+    return Wide(filled, max(low, -1), max(high, 0), a.known)
 
 
 def wrapped(value: Number, dtype: DType) -> Number:
     """The number of the type that differs from `value` by a multiple of 2**bits."""
     if not isinstance(value, Wide) or dtype.kind not in (Kind.SIGNED, Kind.UNSIGNED):
         raise NoMeaning(f"wrapped has no meaning on these numbers, or at {dtype.name}")
-    return of_value(_resize(value.bits, dtype.bits), dtype)
+    return replace(of_value(_resize(value.bits, dtype.bits), dtype), known=value.known)
 
 
 _ON_WIDE: dict[str, Callable[..., Number]] = {

@@ -15,6 +15,7 @@ from proofgrad.verify.dsl.show import show_term
 from proofgrad.verify.encode.types import Case
 from proofgrad.verify.explain.tensor_script import tensor_script
 from proofgrad.verify.prove.rules import Obligation, Result
+from proofgrad.verify.prove.solve import OPEN
 from proofgrad.verify.sample.rules import (
     NotFiring,
     Outcome,
@@ -26,6 +27,10 @@ from proofgrad.verify.sample.rules import (
 )
 
 MOST_TRIES = 20_000
+ADVICE = (
+    "neither a proof nor a counterexample was found: state it for fewer types, with numbers in place of constants, or with"
+    " conditions on bounds (`where c >= 0, c < bits(T)`); docs/add-a-rule.md"
+)
 
 
 def explain(result: Result) -> str:
@@ -35,7 +40,10 @@ def explain(result: Result) -> str:
         head += f", line {result.rule.line}:\n    {result.rule.text.strip()}"
     failed = result.refutation
     if failed is None or failed.decision.outcome is None:
-        return f"{head}\n  {result.reason}"
+        advice = (
+            f"\n  {ADVICE}" if any([o.decision.verdict == OPEN for o in result.obligations]) else ""
+        )
+        return f"{head}\n  {result.reason}{advice}"
     return f"{head}\n{_counterexample(failed)}"
 
 

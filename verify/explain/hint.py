@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
+from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.rule import (
     LOOSE_CLASSES,
     Apply,
@@ -258,10 +259,21 @@ def _conditions(case: Case) -> Iterator[Repair]:
 
 def _domains(rule: Rule) -> Iterator[Repair]:
     for stated, others in OTHER_DOMAINS.items():
-        for domain in others if stated in rule.domains else ():
-            if domain not in rule.domains:
+        for domain in others if _is_of(rule, stated) else ():
+            if domain in LOOSE_CLASSES or not _includes(domain, rule.domains):
                 with_what = f", for FASTMATH={domain}" if domain in LOOSE_CLASSES else ""
                 yield Repair(f"over {domain}{with_what}", domain=domain)
+
+
+def _is_of(rule: Rule, stated: str) -> bool:
+    """Whether a rule is over this domain, or types of it. What floats may lose is lost already in the classes of FASTMATH."""
+    return any([d not in LOOSE_CLASSES and _includes(stated, (d,)) for d in rule.domains])
+
+
+def _includes(domain: str, others: Sequence[str]) -> bool:
+    """Whether every type of the others is one of this domain."""
+    types = DOMAIN_TYPES[domain]
+    return all([dtype in types for other in others for dtype in DOMAIN_TYPES.get(other, (None,))])
 
 
 def _both(a: Repair, b: Repair) -> Repair:
