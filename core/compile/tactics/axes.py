@@ -106,7 +106,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         nest = _innermost(nest, number, numbers)
         if copied.loop is not None:
             loop = loop_of_number(nest.graph, numbers.get(copied.loop, copied.loop))
-            nest, copied = _copies(nest, loop, copied.count), NO_COPIES
+            in_vectors = loop is loop_of_number(nest.graph, number)
+            nest, copied = _copies(nest, loop, copied.count, in_vectors), NO_COPIES
         loop = loop_of_number(nest.graph, number)
         turned = turned_loop(nest.graph, loop, vectors.lanes, target)
         nest = _vectors(nest, loop, vectors, target)
@@ -126,9 +127,12 @@ def split_in_two(nest: LoopNest, loop: UOp, inner_size: int, role: AxisRole) -> 
     return split(nest, loop, (inner_size,), (NewLoop(*loop.arg), inner))
 
 
-def _copies(nest: LoopNest, loop: UOp, count: int) -> LoopNest:
-    """So many iterations side by side; what is beyond the end reads the last one again, and is stored nowhere."""
-    if size_of(loop) % count == 0:
+def _copies(nest: LoopNest, loop: UOp, count: int, in_vectors: bool = False) -> LoopNest:
+    """So many iterations side by side; what is beyond the end reads the last one again, and is stored nowhere.
+
+    `in_vectors`: the loop itself runs in vectors, whose mask loads have anyway: the last one again would be no neighbour of the lanes before it.
+    """
+    if in_vectors or size_of(loop) % count == 0:
         number, within = fresh_number(nest.graph), largest_divisor(count, isqrt(count))
         sizes = (count // within, within) if count > COPIES_AT_ONCE and within > 1 else (count,)
         parts = [NewLoop(number + k, AxisRole.UPCAST) for k in range(len(sizes))]
