@@ -49,6 +49,15 @@ def test_backwards_and_small_steps_are_no_gathers(name: str) -> None:
                 assert one_by_one is None, (step, kind)
 
 
+@pytest.mark.parametrize("columns", [27, 28])
+def test_phases_of_rows_of_any_length_are_no_gathers(columns: int) -> None:
+    """Of rows of 55 elements, one phase of 28 and one of 27, all lanes of one were read one by one."""
+    with cpu("haswell"):
+        x, w = Tensor.ones(4, 8, 28, columns).realize(), Tensor.ones(8, 1, 3, 3).realize()
+        text = text_of(x.conv_transpose2d(w, stride=2, padding=1, groups=8))
+        assert re.search(r"gather|insertelement <8 x float>.*, i64 [1-9]", text) is None
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_what_is_read_backwards_more_often_than_in_order_runs_as_vectors(name: str) -> None:
     with cpu(name):
