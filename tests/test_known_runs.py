@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import pytest
 from proofgrad import Context, GlobalCounters, Tensor, TinyJit, dtypes, nn, profile
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime import canonical, changing, known_runs
+from proofgrad.core.tensor.runtime import canonical, changing, known_runs, runs_of_a_kind
 from proofgrad.core.tensor.runtime import realize as running
+from proofgrad.core.tensor.runtime.kept_run import KeptRun
 from proofgrad.core.tensor.runtime.known_runs import RUNS, KnownRun, _Runs
 from proofgrad.core.tensor.runtime.likeness import Likeness
 from proofgrad.core.tensor.runtime.memory import buffer_of, is_view, memory_of
 from proofgrad.core.tensor.runtime.reading import read
+from proofgrad.core.tensor.runtime.runs_of_a_kind import RunsOfAKind
 
 pytestmark = pytest.mark.usefixtures("checked_runs")
 
@@ -514,3 +517,36 @@ def test_a_constant_that_was_computed_stays_a_constant() -> None:
         x[k % 3] = 7.0
         assert x.realize().tolist()[k % 3] == 7
     assert (Tensor([1.0, 2.0], device="REFERENCE") * 7).tolist() == [7, 14]
+
+
+@pytest.mark.parametrize("order", [range(30), range(29, -1, -1), [*range(0, 30, 7)] * 3], ids=str)
+def test_a_loop_over_many_lengths_is_known_in_its_second_round(
+    order: Sequence[int], again: list[UOp]
+) -> None:
+    """All are runs of one kind: one element, of a graph that ends as the others do."""
+    x = data(31, 4)
+    for k in range(30):
+        (x[: k + 1].contiguous() * 2).sum().realize()
+    again.clear()
+    for k in order:
+        wanted = (x.numpy()[: k + 1] * 2).sum()
+        np.testing.assert_allclose((x[: k + 1].contiguous() * 2).sum().realize().numpy(), wanted, rtol=1e-5)  # fmt: skip
+    assert len(again) == len(order)
+
+
+def test_the_oldest_runs_of_a_kind_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs_of_a_kind, "MANY", 3)
+    runs = [KeptRun.__new__(KeptRun) for _ in range(4)]
+    kind: RunsOfAKind[KeptRun] = RunsOfAKind()
+    for run in runs:
+        run.nodes = 1
+        kind.add(run)
+        kind.note(run)
+    assert kind.runs == runs[:0:-1] and runs[0] not in list(kind.likely())
+    for run in runs[1:] * 2:
+        kind.note(run)
+    assert next(iter(kind.likely())) is runs[1]  # as after the last of them before
+    monkeypatch.setattr(runs_of_a_kind, "NODES", 2)
+    monkeypatch.setattr(runs_of_a_kind, "FEW", 1)
+    kind.add(runs[0])
+    assert kind.runs == [runs[0], runs[3]]

@@ -16,7 +16,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.bodies import value_of_body, without_bodies
 from proofgrad.core.tensor.methods import made_once as made_once_module
 from proofgrad.core.tensor.methods.made_once import made_once
-from proofgrad.core.tensor.runtime import canonical, known_runs
+from proofgrad.core.tensor.runtime import canonical, runs_of_a_kind
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.realize import graph_and_inputs, graph_to_run
@@ -357,7 +357,7 @@ def test_uop_shows_the_graph_and_parameters_of_users() -> None:
 @pytest.mark.usefixtures("fresh_runs")
 def test_many_functions_of_one_shape_are_all_known_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are of one op, and each is looked for among those of its own body."""
-    monkeypatch.setattr(known_runs, "MOST_OF_A_KIND", 1)
+    monkeypatch.setattr(runs_of_a_kind, "MANY", 1)
     x = numbers(3, 5).realize()
     for function in (Tensor.exp, Tensor.tanh):
         function(x).realize()

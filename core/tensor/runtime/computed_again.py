@@ -1,23 +1,35 @@
-"""Runs that compute again what the runs before them computed: who wrote the loop is told how to keep it.
+"""What a run computes that another one before it has computed: from then on it is kept; where it is large, who wrote the loop is told.
 
     for k in range(1000): x = x * 0.99 + 0.1; print(x.sum().item())
 
-asks in each step for what is made of `x`, and never for `x`: each run is that of all steps so far, a kernel of its own.
+asks in each step for what is made of `x`, and never for `x`: each run would be that of all steps so far, a kernel of its own. So of the values
+that are computed a second time those of which others are made get memory. Then each is computed twice at most, and the runs of a loop are
+alike. A value that is computed once gets none: most often nobody needs it any more.
 
-Owns: when that is said. Does not own: the runs (realize.py).
+Owns: which values those are, and when a loop is named. Does not own: the runs (realize.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.compile.passes.memory import changed_in_part
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements, is_plain
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.messages import warn
+from proofgrad.core.tensor.runtime.canonical import SHOWN, is_not_computed
+from proofgrad.core.tensor.runtime.lent_memory import keep_value, reads_lent_memory
 
 # A run of fewer nodes is over soon. So many runs after each other, each of which computes nearly all of the one before, are a loop.
 LEAST_NODES, MOST_RUNS = 64, 16
+# Of a value that is kept, and of all of them: they are there for as long as what was made of them, which may be a whole loop.
+VALUE_BYTES, ALL_BYTES = 1 << 20, 1 << 25
+MOST_VALUES = 8  # of a run: a gradient reads many that are computed faster than they are kept
+_MARKS = frozenset({CONTIGUOUS, DETACH, Ops.COPY})
 
 
 @dataclass(slots=True)
@@ -28,11 +40,22 @@ class _Runs:
     count: int = 0
 
 
+@dataclass(slots=True)
+class _Kept:
+    """The nodes that were computed, those whose values were kept, and the bytes of these: of all when they were looked at last, and those since."""
+
+    seen: WeakSet[UOp] = field(default_factory=WeakSet)
+    nodes: WeakSet[UOp] = field(default_factory=WeakSet)
+    nbytes: int = 0
+
+
 _LAST = _Runs()
+_KEPT = _Kept()
 
 
 def note_run(nodes: Collection[UOp]) -> None:
     """A run will compute these nodes. Warns, at the line that asked for it, when it is one of many that compute the same again."""
+    _KEPT.seen.update(nodes)
     if len(nodes) < LEAST_NODES:
         return
     again = sum([node in _LAST.nodes for node in nodes])
@@ -43,3 +66,84 @@ def note_run(nodes: Collection[UOp]) -> None:
             f"{MOST_RUNS} runs, one after the other, each computed again what the one before had computed, here {again} operations:"
             " call .realize() on what the loop goes on with, so that it is kept"
         )
+
+
+def values_to_keep(roots: Sequence[UOp]) -> list[UOp]:
+    """Of the nodes that a run of `roots` computes: those that were computed before and of which it makes others.
+
+    None where the run writes to memory, or reads some that others may write to, where they would be many, and where all are too large.
+    """
+    if SHOWN.data or any([changed_in_part(root) is not None for root in roots]):  # type: ignore[attr-defined]
+        return []
+    seen, asked = _KEPT.seen, set(roots)
+    found: dict[UOp, None] = {}
+    reads = _reading(roots)
+    for node in reads:
+        for source in () if node in seen else _values_read(node):
+            below = _below_movement(source)
+            if below in seen and below not in asked and below in reads and not _is_data(below):
+                found[below] = None
+    if not found or len(found) > MOST_VALUES or reads_lent_memory(roots):
+        return []
+    return [node for node in found if _is_to_be_kept(node)]
+
+
+def keep_again(nodes: Sequence[UOp], values: Sequence[UOp]) -> None:
+    """A run that was done before gave values to these nodes, which were to be kept then."""
+    if not reads_lent_memory(nodes):
+        for node, value in zip(nodes, values):
+            if _is_to_be_kept(node):
+                keep_value(node, value)
+
+
+def _reading(roots: Sequence[UOp]) -> set[UOp]:
+    """The nodes that a run of `roots` computes of memory on its device; none where it computes what it copies from another."""
+    reading: set[UOp] = set()
+    for node in toposort(roots, is_not_computed):
+        if node.op is Ops.COPY and node.src[0].op is not BUFFER:
+            return set()
+        if (
+            node.op is BUFFER
+            or not is_not_computed(node)
+            or not reading.isdisjoint(_values_read(node))
+        ):
+            reading.add(node)
+    return {node for node in reading if node.op is not BUFFER and is_not_computed(node)}
+
+
+def _values_read(node: UOp) -> tuple[UOp, ...]:
+    """The sources whose values an operation takes: others of a mark are for gradients."""
+    return node.src[:1] if node.op is DETACH or node.op is CONTIGUOUS else node.src
+
+
+def _below_movement(node: UOp) -> UOp:
+    """What has the elements of `node`, before they are moved."""
+    while node.op in MOVEMENT or node.op is DETACH:
+        node = node.src[0]
+    return node
+
+
+def _is_data(node: UOp) -> bool:
+    """Whether it is only what the host gave, or memory: to take that is no work."""
+    while node.op in MOVEMENT or node.op in _MARKS:
+        node = node.src[0]
+    return node.op is BUFFER
+
+
+def _is_to_be_kept(node: UOp) -> bool:
+    """Whether a value is small, and all that are kept are so, too. It is one of them then."""
+    size = _bytes_of(node)
+    if not 0 < size <= VALUE_BYTES:
+        return False
+    if _KEPT.nbytes + size > ALL_BYTES:
+        _KEPT.nbytes = sum(map(_bytes_of, _KEPT.nodes.copy()))
+    if _KEPT.nbytes + size > ALL_BYTES:
+        return False
+    _KEPT.nbytes += size
+    _KEPT.nodes.add(node)
+    return True
+
+
+def _bytes_of(node: UOp) -> int:
+    """Of its value; 0 of a size that varies."""
+    return elements(node.shape) * node.dtype.itemsize if is_plain(node.shape) else 0

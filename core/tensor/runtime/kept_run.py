@@ -23,7 +23,8 @@ _ASKED = settings.encoded("DEBUG", "DEBUG_NANS", *settings.READ_BY_STAGES)
 
 class Ran(NamedTuple):
     """A run that may be done again: its graph, with buffers numbered and as it is compiled, the inputs that are parts of memory and those
-    that are numbers, the variables that had values, and the plan, of which compiler. `make(info, shape, memory)`: the node of a result.
+    that are numbers, the variables that had values, and the plan, of which compiler. `make(info, shape, memory)`: the node of a result. How many
+    of the roots were asked for: the others lie below those, and are to be kept.
     """
 
     asked: UOp
@@ -34,13 +35,14 @@ class Ran(NamedTuple):
     plan: Plan
     epoch: object
     make: Callable[[BufferInfo, Shape, Any], UOp]
+    asked_for: int
 
 
 class KeptRun:
     """One plan, for graphs that are alike."""
 
     __slots__ = (
-        "_asked", "_backend", "_device", "_epoch", "asked", "copies", "graph", "is_asked", "likeness", "nodes", "plan", "where",
+        "_asked", "_backend", "_device", "_epoch", "asked", "copies", "graph", "is_asked", "likeness", "nodes", "plan", "roots", "where",
     )  # fmt: skip
 
     def __init__(self, ran: Ran, likeness: Likeness) -> None:
@@ -48,6 +50,7 @@ class KeptRun:
         self._asked, self._epoch = settings.stored(_ASKED), ran.epoch
         self.is_asked = self._asked != ()  # does the environment ask for anything, as for checks?
         self.asked, self.graph, self.plan = ran.asked, ran.graph, ran.plan
+        self.roots = ran.asked.src[: ran.asked_for]
         self._device, self._backend = ran.graph.arg, Device[ran.graph.arg]
         self.where = likeness.devices[: ran.plan.inputs]
         self.copies = any([step.kernel is None for step in ran.plan.steps])

@@ -26,18 +26,21 @@ from proofgrad.core.tensor.runtime.known_writes import KnownWrite
 from proofgrad.core.tensor.runtime.likeness import Likeness
 from proofgrad.core.tensor.runtime.owners import is_result_free
 from proofgrad.core.tensor.runtime.result_pool import SPARES, Spare
+from proofgrad.core.tensor.runtime.runs_of_a_kind import RunsOfAKind
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import Compiler
     from proofgrad.core.compile.machine.target import Launch
     from proofgrad.core.compile.plan.checks import ValueCheck
 
-MOST_KINDS, MOST_OF_A_KIND = 512, 8  # runs that are kept, by what the last node of a graph is
+MOST_KINDS = 512  # of runs that are kept, by what the last node of a graph is
 MOST_NODES = 1 << 16  # of a graph, as of a loop over a thousand steps
 # Of a result: for more of them a kernel takes longer than the way to it, and to write over an input saves more.
 RESULT_BYTES = 1 << 20
 SMALL_BYTES = 1 << 16  # that each kernel reads and writes, where all run in one launch
 HELD_BYTES = 1 << 25  # of all results that were made, until all are let go
+# Values of graphs and of what is to be kept below them; the graphs that the plan has; the nodes of the latter.
+Again = tuple[list[UOp], tuple[UOp, ...], Sequence[UOp]]
 
 
 class _Result(Spare):
@@ -217,8 +220,8 @@ class _Runs:
     """All that are kept."""
 
     def __init__(self) -> None:
-        self._of_kind: Newest[tuple[Any, ...], list[KnownRun | KnownWrite]] = Newest(
-            MOST_KINDS, lambda _, runs: max([run.nodes for run in runs])
+        self._of_kind: Newest[tuple[Any, ...], RunsOfAKind[KnownRun | KnownWrite]] = Newest(
+            MOST_KINDS, lambda _, kind: kind.most_nodes()
         )
         self._made_bytes = 0
 
@@ -231,32 +234,35 @@ class _Runs:
         computed: Mapping[Any, UOp],
         draws: Callable[[Sequence[UOp], Sequence[UOp]], bool],
         is_alone: bool = False,
-    ) -> tuple[list[UOp], tuple[UOp, ...]] | None:
+    ) -> Again | None:
         """The values of graphs, and the graphs that the plan has; None if no run is known for them.
 
         `memory_of` a buffer, or of a part of one; `computed`: weak references to nodes, and the buffers that stand for them. `draws`: whether
         a run of graphs draws numbers that another Tensor is to keep. `is_alone`: nobody but the caller holds the one root.
         """
-        for run in self._of_kind.get(_kind(roots, device), ()):
+        kind = self._of_kind.get(_kind(roots, device))
+        for run in () if kind is None else kind.likely():
             alike = run.likeness.found(roots, computed)
             if alike is None or not run.is_now(compiler.epoch):
                 continue
             if isinstance(run, KnownWrite):
                 node = run.run(alike, memory_of, compiler) if is_alone else None
                 if node is not None:
-                    return [node], run.asked.src
+                    return [node], run.roots, ()
                 continue
             inputs = run.likeness.buffers_of(alike)
             if inputs is None or (run.copies and draws(roots, inputs)):
                 continue
+            kind.note(run)  # type: ignore[union-attr]  # else there was no run
             given = run.likeness.memory(inputs, memory_of)
             check = compiler.checks() if run.is_asked else None
+            others = run.likeness.others_of(alike) if run.likeness.others else ()
             if check is None:
-                return run.run(given, alike.values), run.asked.src
+                return run.run(given, alike.values), run.roots, others
             buffers = run.likeness.with_buffers(inputs)
-            check.numbers(list(roots), run.graph, buffers, given, alike.values)
+            check.numbers([*roots, *others], run.graph, buffers, given, alike.values)
             with check.launches(run.plan, given) as followed:
-                return run.run(given, alike.values, check, followed), run.asked.src
+                return run.run(given, alike.values, check, followed), run.roots, others
         return None
 
     def may_be_kept(self, asked: UOp) -> bool:
@@ -297,16 +303,21 @@ class _Runs:
             self._keep(ran, KnownWrite)
 
     def _keep(self, ran: Ran, kind: type[KnownRun] | type[KnownWrite]) -> None:
-        key = _kind(ran.asked.src, ran.graph.arg)
-        known = self._of_kind.get(key, [])
-        is_kept = [run.asked is ran.asked and type(run) is kind for run in known]
-        if any([is_it and run.is_now(ran.epoch) for is_it, run in zip(is_kept, known)]):
+        roots, others = ran.asked.src[: ran.asked_for], ran.asked.src[ran.asked_for :]
+        key = _kind(roots, ran.graph.arg)
+        known = self._of_kind.get(key) or RunsOfAKind()
+        is_kept = [
+            run.asked is ran.asked and run.roots == roots and type(run) is kind
+            for run in known.runs
+        ]
+        if any([is_it and run.is_now(ran.epoch) for is_it, run in zip(is_kept, known.runs)]):
             return
-        likeness = Likeness(ran.asked.src, ran.parts, ran.numbers)
+        likeness = Likeness(roots, ran.parts, ran.numbers, others)
         # Other variables have values, and other inputs memory, that no graph like this one shows.
         is_all = len(likeness.devices) == ran.plan.inputs and ran.variables <= likeness.names
-        if is_all:
-            self._of_kind[key] = [kind(ran, likeness), *known][:MOST_OF_A_KIND]
+        if is_all and len(likeness.others) == len(others):
+            known.add(kind(ran, likeness))
+            self._of_kind[key] = known
 
     def count(self, nbytes: int) -> None:
         """A result of so many bytes is made. When all together were too many, those that nobody has are given up."""
@@ -326,7 +337,7 @@ class _Runs:
         return sum([run.unused_bytes() for run in self._all()])
 
     def _all(self) -> list[KnownRun]:
-        kept = [run for runs in list(self._of_kind.values()) for run in runs]
+        kept = [run for kind in list(self._of_kind.values()) for run in kind.runs]
         return [run for run in kept if isinstance(run, KnownRun)]
 
 

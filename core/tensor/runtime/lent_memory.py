@@ -10,7 +10,7 @@ Owns: which memory that is, its names. Does not own: who shares it (methods/inte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
@@ -56,6 +56,11 @@ def keep_value(node: UOp, value: UOp) -> None:
     note_computed(node, value)
     if read:
         _name_anew(read)
+
+
+def reads_lent_memory(nodes: Sequence[UOp]) -> bool:
+    """Whether others may write to what is read for these nodes."""
+    return bool(_LENT.data) and any(map(_lent_buffers, nodes))  # type: ignore[attr-defined]
 
 
 def _lent_buffers(node: UOp) -> set[UOp]:

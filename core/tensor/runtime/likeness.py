@@ -99,15 +99,28 @@ def _part_like(node: UOp, dtype: DType, shape: Shape, where: UOp) -> UOp | None:
 class Likeness:
     """The nodes of numbered graphs, each before its sources, and where their buffers are among them."""
 
-    __slots__ = ("_above", "_buffers", "_has_numbers", "_parts", "devices", "names")
+    __slots__ = (
+        "_above",
+        "_buffers",
+        "_has_numbers",
+        "_nodes",
+        "_parts",
+        "devices",
+        "names",
+        "others",
+    )
 
     def __init__(
         self,
         roots: Sequence[UOp],
         parts_of_buffers: frozenset[int] = frozenset(),
         numbers: frozenset[int] = frozenset(),
+        others: Sequence[UOp] = (),
     ) -> None:
-        """`parts_of_buffers`: the numbers of those that stand for slices of memory whose elements follow each other; `numbers`: for constants."""
+        """`parts_of_buffers`: the numbers of those that stand for slices of memory whose elements follow each other; `numbers`: for constants.
+
+        `others`: nodes below the roots, of which `others_of` tells what is in their place.
+        """
         reading: set[UOp] = set()
         for node in toposort(roots):
             if node.op is BUFFER or _is_at(node) or not reading.isdisjoint(node.src):
@@ -149,7 +162,9 @@ class Likeness:
                 nodes += node.src
         self._parts = parts
         self._buffers = [position for _, position in sorted(buffers.items())]
-        self._above = _places_above(nodes, [nodes[position] for position in self._buffers])
+        self._nodes = nodes
+        self._above: list[list[tuple[int, int]]] | None = None
+        self.others = [positions[node] for node in others if node in positions]
         self._has_numbers = bool(numbers)
         self.devices: list[str] = [where.arg for _, where in sorted(places.items())]
 
@@ -205,6 +220,10 @@ class Likeness:
             found = [lines.get(k, node) for k, node in zip(self._buffers, found)]
         return found if len(found) < 2 or len(set(found)) == len(found) else None
 
+    def others_of(self, alike: Alike) -> list[UOp]:
+        """What is in place of the nodes below the roots that were to be told of."""
+        return [alike.nodes[position] for position in self.others]
+
     def memory(self, inputs: Sequence[UOp], memory_of: Callable[[UOp], Any]) -> list[Any]:
         """The memory of what `buffers_of` gives."""
         if not self._has_numbers:
@@ -221,21 +240,25 @@ class Likeness:
 
     def is_sole_holder(self, alike: Alike, number: int) -> bool:
         """Whether nobody has the buffer of this number, or what is made of it, but the graphs, and the caller their one root."""
+        if self._above is None:
+            self._above = _places_above(self._nodes, self._buffers)
         nodes = alike.nodes
         return all([owners_of_item(nodes, k) == count for k, count in self._above[number]])
 
 
-def _places_above(nodes: Sequence[UOp], buffers: Sequence[UOp]) -> list[list[tuple[int, int]]]:
-    """Of each buffer: where it and the nodes that are made of it are first, but for the root, and how many hold each in such a list of nodes.
+def _places_above(nodes: Sequence[UOp], buffers: Sequence[int]) -> list[list[tuple[int, int]]]:
+    """Of each buffer, said by its position: where it and the nodes that are made of it are first, but for the root, and how many hold each in
+    such a list of nodes.
 
     Whoever reads a node has it in its sources, and the list has it as often.
     """
     count = Counter(nodes)
     first = {node: k for k, node in reversed([*enumerate(nodes)])}
     found: list[list[tuple[int, int]]] = []
-    for buffer in buffers:
-        above = {buffer}
-        for node in toposort(nodes[:1]):
+    order = toposort(nodes[:1])
+    for position in buffers:
+        above = {nodes[position]}
+        for node in order:
             if not above.isdisjoint(node.src):
                 above.add(node)
         above &= first.keys() - {nodes[0]}

@@ -32,7 +32,7 @@ from proofgrad.core.tensor.runtime.canonical import (
     numbered,
     with_buffers,
 )
-from proofgrad.core.tensor.runtime.computed_again import note_run
+from proofgrad.core.tensor.runtime.computed_again import keep_again, note_run, values_to_keep
 from proofgrad.core.tensor.runtime.counts import counts_as_variables
 from proofgrad.core.tensor.runtime.device import HOST
 from proofgrad.core.tensor.runtime.execute import LISTENER, execute
@@ -204,7 +204,7 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
     found = _known((root,), device, is_alone)
     if found is None:
         return None
-    (node,), (numbered_root,) = found
+    (node, *_), (numbered_root,) = found
     if not is_alone and numbered_root is not root:
         keep_value(root, node)
     return node
@@ -221,7 +221,7 @@ def run_together_again(roots: Sequence[UOp], device: str, alone: Set[int]) -> li
     for k, (root, node, numbered_root) in enumerate(zip(roots, *found)):
         if k not in alone and numbered_root is not root:
             keep_value(root, node)
-    return found[0]
+    return found[0][: len(roots)]
 
 
 def _shows_memory(root: UOp) -> bool:
@@ -232,12 +232,18 @@ def _shows_memory(root: UOp) -> bool:
 def _known(
     roots: Sequence[UOp], device: str, is_alone: bool = False
 ) -> tuple[list[UOp], tuple[UOp, ...]] | None:
-    """The values of graphs like those of a run before, and those graphs; None: there was none."""
+    """The values of graphs like those of a run before, and of more, and those graphs; None: there was none."""
     is_plain_run = LISTENER.add is None and not _MACHINE.compile_only
     if not is_plain_run or SHOWN.data or _MACHINE.compiler is None:  # type: ignore[attr-defined]
         return None
     known: Any = COMPUTED.data  # type: ignore[attr-defined]
-    return RUNS.again(roots, device, _MACHINE.compiler, memory_of, known, _draws, is_alone)
+    found = RUNS.again(roots, device, _MACHINE.compiler, memory_of, known, _draws, is_alone)
+    if found is None:
+        return None
+    values, numbered_roots, others = found
+    if others:
+        keep_again(others, values[len(roots) :])
+    return values, numbered_roots
 
 
 _draws = functools.partial(computes_for_others, is_memory=is_view)
@@ -309,8 +315,11 @@ def _run(
     witness: Witness | None,
     interrupts: Interrupts,
 ) -> list[UOp] | _Failure:
-    """The buffer of each root, through RESHAPE. `wanted` is emptied."""
+    """The buffer of each root, through RESHAPE, and of what is kept from now on. `wanted` is emptied."""
     values: dict[str, int] = {}
+    asked_for = len(wanted)
+    if witness is None and not _MACHINE.compile_only:
+        wanted += values_to_keep(wanted)
     asked, inputs = numbered(wanted, device, values, with_parts=witness is None)
     graph = as_compiled(asked)
     if witness is None and not values:
@@ -365,7 +374,7 @@ def _run(
     results = _results(plan, asked, shapes, memory, roots, kept)
     if is_like_others and not _MACHINE.compile_only:
         epoch, names = compiler().epoch, values.keys()
-        ran = Ran(asked, graph, parts, numbers, names, plan, epoch, new_value)
+        ran = Ran(asked, graph, parts, numbers, names, plan, epoch, new_value, asked_for)
         RUNS.keep(ran)
     if check is not None:
         try:
