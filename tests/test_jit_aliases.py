@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -373,3 +374,26 @@ def test_what_is_written_again_as_it_is_follows_what_it_is_written_from() -> Non
     for x in (online, line(5, 6), online, online, line(7, 8)):  # an argument in some calls
         function(x)
         assert target.tolist() == online.tolist() == [1.0, 2.0]
+
+
+def test_results_that_rules_find_to_be_an_argument_are_copies() -> None:
+    last, total = Tensor([5.0]).realize(), Tensor.zeros(7).contiguous().realize()
+
+    @TinyJit
+    def step(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        total.assign(total + x)
+        longer = x.cat(last).shrink(((0, 7),))
+        return {"a": longer, "b": x.pad((0, 2)).shrink(((0, 7),)), "sum": x + y, "again": longer}
+
+    seen = np.zeros(7, np.float32)
+    for k in range(6):
+        data = np.arange(7, dtype=np.float32) + k
+        x, y = Tensor(data).realize(), Tensor(data * 3).realize()
+        found = step(x, y if k % 2 else x)
+        x.assign(x * 0 - 1).realize()
+        seen += data
+        for name in ("a", "b", "again"):
+            np.testing.assert_array_equal(found[name].numpy(), data)
+        np.testing.assert_array_equal(found["sum"].numpy(), data * (4 if k % 2 else 2))
+        np.testing.assert_array_equal(total.numpy(), seen)
+    assert step.kernel_count > 0

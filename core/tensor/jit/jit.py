@@ -100,6 +100,7 @@ class TinyJit(Generic[Result]):
         self.cnt = 0
         self.captured: Replay | None = None  # that was used last
         self._kept: list[Replay] = []  # the latest first
+        self._shown: set[int] = set()  # results that are memory of inputs, but for a copy
         self._expected: tuple[Any, Any] = ((), {})  # patterns of args and kwargs
         self._is_flat = False  # all arguments are Tensors, none has a name
 
@@ -155,7 +156,7 @@ class TinyJit(Generic[Result]):
         return result
 
     def _record_alone(self, args: Any, kwargs: Any) -> Result:
-        recording = _Recording(self.__name__, [*leaves(args), *leaves(kwargs)])
+        recording = _Recording(self.__name__, [*leaves(args), *leaves(kwargs)], self._shown)
         expected = (pattern(args), pattern(kwargs))
         values: dict[str, int] = {}
         collect((args, kwargs), expected, [], values)
@@ -225,8 +226,9 @@ class TinyJit(Generic[Result]):
 class _Recording:
     """One call of the function with everything that it wants computed put off to the end."""
 
-    def __init__(self, name: str, given: list[Leaf]) -> None:
-        self.name = name
+    def __init__(self, name: str, given: list[Leaf], shown: set[int]) -> None:
+        """`shown`: numbers of results that former recordings found to be memory of inputs; what this one finds is added."""
+        self.name, self.shown = name, shown
         self.leaves = [leaf for leaf in given if isinstance(leaf.value, Tensor)]
         self.arguments: list[Tensor] = [leaf.value for leaf in self.leaves]
         self.positions: dict[int, UOp] = {}  # by the number of the argument

@@ -6,7 +6,7 @@ is (jit.py), what becomes of the plan (replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from proofgrad.core.ir.ops import MOVEMENT, Ops
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def record(recording: _Recording, targets: list[Target]) -> Replay | None:
-    """Compute the targets, and keep how. None if inputs had to be computed first. Raises: JitError for what no replay could do."""
+    """Compute the targets, and keep how. None if inputs had to be computed first, or if what was computed turned out to be memory of an input: the next
+    recording copies it. Raises: JitError for what no replay could do."""
     tensors = [target.tensor for target in targets]
     _check_devices(recording, tensors)
     _check_kept(recording, tensors)
@@ -40,7 +41,7 @@ def record(recording: _Recording, targets: list[Target]) -> Replay | None:
         )
     inputs = Inputs(recording, targets)
     _find_origins(recording, targets)
-    roots = _roots(targets)
+    roots = _roots(targets, recording.shown)
     check = machine.compiler().checks()
     named = [] if check is None else check.named(roots, recording.holders.entries.values())
 
@@ -60,6 +61,12 @@ def record(recording: _Recording, targets: list[Target]) -> Replay | None:
     if inputs.unsettled:
         found = [source.get(recording.arguments) for source in inputs.unsettled]
         _compute([tensor for tensor in found if tensor is not None])
+        return None
+    if shown := _memory_of_inputs(inputs):
+        recording.shown |= shown
+        for k in shown:
+            targets[k].tensor._become(own_copy(nodes[k]))
+        _compute([targets[k].tensor for k in shown])
         return None
     if check is not None:
         check.fixed(named, list(inputs.fixed.values()))
@@ -99,12 +106,20 @@ def _find_origins(recording: _Recording, targets: Sequence[Target]) -> None:
             target.passed = tuple([one.argument for one in found if one.argument is not None])
 
 
-def _roots(targets: Sequence[Target]) -> list[UOp]:
-    """A node for each target, unlike all others: Tensors of one value get memory of their own."""
+def _memory_of_inputs(inputs: Inputs) -> set[int]:
+    """The numbers of results that rules have found to be all of an input, as `x.pad((0, 1))[:-1]`."""
+    plan = inputs.plan
+    assert plan is not None
+    written = {step.slots[0] for step in plan.steps}
+    return {k for k, s in enumerate(plan.results) if s < plan.inputs and s not in written}
+
+
+def _roots(targets: Sequence[Target], shown: Container[int]) -> list[UOp]:
+    """A node for each target, unlike all others: Tensors of one value get memory of their own. `shown`: those known to be memory of inputs."""
     roots: dict[UOp, None] = {}
-    for target in targets:
+    for k, target in enumerate(targets):
         root = target.tensor._uop
-        is_view = _shows_memory(root)  # replays would share it
+        is_view = k in shown or _shows_memory(root)  # replays would share it
         while is_view or root in roots:
             root, is_view = own_copy(root), False
         roots[root] = None
