@@ -77,7 +77,10 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     leads_to_reduction -= selecting
     work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else _CAST)
     for node in nodes:
-        if node.op is Ops.EXPAND and _worth_storing(node, work, leads_to_reduction, target):
+        if node.op is Ops.EXPAND and (
+            _worth_storing(node, work, leads_to_reduction)
+            or (node not in selecting and _is_computed_again(node, work, target))
+        ):
             work.store(_below_movement(node.src[0], stored))
         if (
             node.op is Ops.PAD
@@ -103,7 +106,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)
     stored = stored | beyond_limits(nodes, consumers, meets, stored, target)
-    if left := _left_by_their_rows(by_row, nodes, _Work(set(stored), consumers), target):
+    if left := _left_by_their_rows(by_row, nodes, _Work(set(stored), consumers)):
         stored |= left  # what read none of them before may read more buffers now
         stored |= beyond_limits(nodes, consumers, meets, stored, target)
     return stored
@@ -223,7 +226,7 @@ def _selects(reduction: UOp, selecting: set[UOp]) -> bool:
     return compares and may_select_a_term(reduction, frozenset())
 
 
-def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp], target: Target) -> bool:
+def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bool:
     """Whether computing the source of `expand` once for each copy costs more than a buffer."""
     source = _below_movement(expand.src[0], work.stored)
     if source in work.stored or elements(expand.shape) <= elements(expand.src[0].shape):
@@ -231,24 +234,34 @@ def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp], targe
     found = work.of(source)
     if not (found.reads and found.computes):
         return False
-    if expand in leads_to_reduction or found.is_costly:
-        return True
-    if target.work_items or not is_plain(expand.shape):
+    return expand in leads_to_reduction or found.is_costly
+
+
+def _is_computed_again(expand: UOp, work: _Work, target: Target) -> bool:
+    """Whether loops over copies run those over what is copied so often that a buffer takes fewer cycles, costly or not.
+
+    Loops inside, as over the columns of what each row has one of, compute nothing again.
+    """
+    source = _below_movement(expand.src[0], work.stored)
+    if target.work_items or source in work.stored or not is_plain(expand.shape):
         return False
-    cycles = cycles_of_work(source, work.stored) * elements(expand.shape)
-    times = elements(expand.shape) // elements(expand.src[0].shape)
-    return pays_a_buffer(source, cycles / target.lanes(source.dtype), times, target)
+    before, times = expand.src[0].shape, 1
+    for axis, size in enumerate(expand.shape):
+        if before[axis] != size and any([n != 1 for n in before[axis + 1 :]]):
+            times *= size
+    if times == 1 or not work.of(source).reads:
+        return False
+    vectors = times * elements(source.shape) / target.lanes(source.dtype)
+    return pays_a_buffer(source, vectors * cycles_of_work(source, work.stored), times, target)
 
 
-def _left_by_their_rows(
-    by_row: set[UOp], nodes: list[UOp], work: _Work, target: Target
-) -> set[UOp]:
+def _left_by_their_rows(by_row: set[UOp], nodes: list[UOp], work: _Work) -> set[UOp]:
     """Costly values that would run in the loop over a row, behind a reduction of it that limits have cut away: in no such loop now, but for each
     element that reads them."""
     found = set[UOp]()
     for node in nodes if by_row else ():
         source = _below_movement(node.src[0], work.stored) if node.op is Ops.EXPAND else node
-        if node.op is Ops.EXPAND and source in by_row and _worth_storing(node, work, set(), target):
+        if node.op is Ops.EXPAND and source in by_row and _worth_storing(node, work, set()):
             if not work.of(source).reduces:
                 found.add(source)
                 work.store(source)

@@ -71,7 +71,7 @@ def note_run(nodes: Collection[UOp]) -> None:
 def values_to_keep(roots: Sequence[UOp]) -> list[UOp]:
     """Of the nodes that a run of `roots` computes: those that were computed before and of which it makes others.
 
-    None where the run writes to memory, or reads some that others may write to, where they would be many, and where all are too large.
+    No truths, which cost nothing and tell a kernel which elements it reads. None where the run writes to memory, or reads some that others may write to, where they would be many, and where all are too large.
     """
     if SHOWN.data or any([changed_in_part(root) is not None for root in roots]):  # type: ignore[attr-defined]
         return []
@@ -81,7 +81,8 @@ def values_to_keep(roots: Sequence[UOp]) -> list[UOp]:
     for node in reads:
         for source in () if node in seen else _values_read(node):
             below = _below_movement(source)
-            if below in seen and below not in asked and below in reads and not _is_data(below):
+            is_again = below in seen and below not in asked and below in reads
+            if is_again and not below.dtype.is_bool and not _is_data(below):
                 found[below] = None
     if not found or len(found) > MOST_VALUES or reads_lent_memory(roots):
         return []
