@@ -123,7 +123,7 @@ def test_another_domain_is_a_hint(line: str, domain: str, other: str) -> None:
 
 
 def test_no_condition_makes_it_right() -> None:
-    assert hint(verdict("rule a: x * 0.0 => 0.0", "float32")).startswith("no condition of")
+    assert hint(verdict("rule a: x * 0.0 => 1.0", "float32")).startswith("no condition of")
 
 
 def test_the_search_gives_up_when_time_is_up_and_leaves_no_process() -> None:

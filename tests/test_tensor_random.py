@@ -146,7 +146,9 @@ def test_a_held_tensor_is_drawn_in_the_first_run_that_reads_it_only() -> None:
 def test_a_layer_draws_its_weights_once() -> None:
     layer, x = nn.Linear(8, 8), Tensor.ones(2, 8).contiguous().realize()
     first = layer(x).numpy()
-    np.testing.assert_array_equal(layer(x).numpy(), first)  # what is made of the numbers is kept now
+    np.testing.assert_array_equal(
+        layer(x).numpy(), first
+    )  # what is made of the numbers is kept now
     GlobalCounters.reset()
     np.testing.assert_array_equal(layer(x).numpy(), first)
     assert GlobalCounters.kernel_count == 1

@@ -21,7 +21,7 @@ from proofgrad.rules.pipeline import KERNEL_STAGES
 
 # One that looks far ahead computes one vector at a time.
 AVX512 = Target(
-    "avx512", vector_bytes=64, vector_registers=32, core=Core(foreseen_instructions=1000)
+    "avx512", vector_bytes=64, vector_registers=32, core=Core(foreseen_instructions=2000)
 )
 EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 65535.99, 65536.0, -65536.0, 1e-45, 3e38, 1e30, 0.25]
 

@@ -26,6 +26,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.copies import MOST_CHOSEN
 from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
 from proofgrad.core.compile.schedule.operation_cycles import COSTLY
 from proofgrad.core.compile.steps.store import below_reshape, store
@@ -240,7 +241,7 @@ def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bo
 def _is_computed_again(expand: UOp, work: _Work, target: Target) -> bool:
     """Whether loops over copies run those over what is copied so often that a buffer takes fewer cycles, costly or not.
 
-    Loops inside, as over the columns of what each row has one of, compute nothing again.
+    Loops inside, as over the columns of what each row has one of, compute nothing again; short ones may be written out, each copy with a value of its own.
     """
     source = _below_movement(expand.src[0], work.stored)
     if target.work_items or source in work.stored or not is_plain(expand.shape):
@@ -249,7 +250,7 @@ def _is_computed_again(expand: UOp, work: _Work, target: Target) -> bool:
     for axis, size in enumerate(expand.shape):
         if before[axis] != size and any([n != 1 for n in before[axis + 1 :]]):
             times *= size
-    if times == 1 or not work.of(source).reads:
+    if times <= MOST_CHOSEN or not work.of(source).reads:
         return False
     vectors = times * elements(source.shape) / target.lanes(source.dtype)
     return pays_a_buffer(source, vectors * cycles_of_work(source, work.stored), times, target)
