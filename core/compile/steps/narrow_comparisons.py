@@ -29,12 +29,17 @@ def narrow_comparisons(nest: LoopNest, width: DType) -> UOp:
     """Comparisons that change with a loop of lanes, of integers of more bits, are of `width` where their terms fit it."""
     require(width.is_int, "no machine integer", width)
     found: dict[UOp, UOp] = {}
-    for node in toposort((nest.graph,)):
-        if is_wide(node, width) and all([fits(x, width, nest.facts) for x in node.src]):
-            one, other = [in_width(x, width, nest.facts) for x in node.src]
-            found[node] = node.with_src((one, other))
+    for node in fitting_comparisons(nest, width):
+        one, other = [in_width(x, width, nest.facts) for x in node.src]
+        found[node] = node.with_src((one, other))
     require(bool(found), "no comparison of lanes that fits", width)
     return nest.graph.substitute(found)
+
+
+def fitting_comparisons(nest: LoopNest, width: DType) -> list[UOp]:
+    """Those of more bits than `width` whose terms fit it."""
+    wide = [node for node in toposort((nest.graph,)) if is_wide(node, width)]
+    return [node for node in wide if all([fits(x, width, nest.facts) for x in node.src])]
 
 
 def is_wide(node: UOp, width: DType) -> bool:
