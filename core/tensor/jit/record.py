@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 
 def record(recording: _Recording, targets: list[Target]) -> Replay | None:
-    """Compute the targets, and keep how. None if inputs had to be computed first, or if what was computed turned out to be memory of an input: the next
-    recording copies it. Raises: JitError for what no replay could do."""
+    """Compute the targets, and keep how. Raises: JitError for what no replay could do.
+
+    None if inputs had to be computed first, or a result turned out to be memory of an input: the next recording copies it.
+    """
     tensors = [target.tensor for target in targets]
     _check_devices(recording, tensors)
     _check_kept(recording, tensors)
