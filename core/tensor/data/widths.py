@@ -1,7 +1,7 @@
 """The bits of elements read as another type, of the same width or not: what `bitcast` of a Tensor means.
 
 Owns: how wide elements come apart, and narrow ones together, in the order of bytes of memory (little-endian). The
-last axis has more elements, or fewer. Does not own: what writes through such a view (methods/indexing/assign.py).
+last axis has more elements, or fewer. Does not own: what writes through such a view (methods/indexing/written_views.py).
 """
 
 from __future__ import annotations

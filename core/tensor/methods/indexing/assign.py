@@ -1,7 +1,8 @@
 """Writing: `assign`, `x[...] = v`, `x += v`, to whole Tensors, views and chosen elements.
 
-Owns: which elements a view or an index names, what a write makes of the Tensors that it changes,
-gradients through writes. Does not own: memory, which a run may write over (realize.py).
+Owns: which elements an index names, what a write makes of the Tensors that it changes, gradients
+through writes. Does not own: what an array becomes by a write to a view (written_views.py); memory,
+which a run may write over (realize.py).
 
 A Tensor names a value; a write lets it name another one. The graph of the new value reads the old,
 so whoever was built before a write goes on to mean the old value. What does change is the Tensor
@@ -10,26 +11,21 @@ that is written to and, if that is a view, the Tensors it is a view of.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, ClassVar, NoReturn, Self
 from weakref import WeakKeyDictionary, ref
 
-from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, show, sizes
+from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar
-from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError, GradientError
+from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.data.storage import flatten_nested
-from proofgrad.core.tensor.data.variables import has_values
-from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.base import (
     GRADIENTS,
-    NOBODY,
     Link,
     TensorBase,
     alive_links,
@@ -46,13 +42,12 @@ from proofgrad.core.tensor.methods.indexing.selection import (
     broadcast_positions,
 )
 from proofgrad.core.tensor.methods.indexing.take import is_position, last_true, take
+from proofgrad.core.tensor.methods.indexing.written_views import written, written_to_cuts
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.memory import is_view, under_its_own_name
 from proofgrad.core.tensor.runtime.recording import before_write, recorder
-
-_Step = tuple[Ops, Any, Shape]  # of a view: the fields of a Link, but for the Tensor
 
 
 class Assignment(Selection):
@@ -210,9 +205,7 @@ class Assignment(Selection):
 
     def _write_cut(self, cuts: tuple[tuple[int, int], ...], node: UOp) -> None:
         """As `_write` to the view that these cuts and a new shape show, without one."""
-        base = self._uop
-        whole = _among_zeros(node, base.shape, cuts)
-        self._set_value(_inside(base.shape, cuts, node.shape).alu(Ops.WHERE, whole, base))
+        self._set_value(written_to_cuts(self._uop, cuts, node))
         Assignment._written_through[self._uop] = (ref(node), [])
 
     def _owner_to_compute(self) -> Self | None:
@@ -441,115 +434,3 @@ def _broadcast(node: UOp, shape: Shape) -> UOp:
     if not fits:
         raise ShapeError(f"cannot assign {show(node.shape)} to a Tensor of {show(shape)}")
     return broadcast_node(reshape_node(node, own), shape)
-
-
-# -- views -----------------------------------------------------------------------------------------
-
-
-def written(base: UOp, links: Sequence[Link], value: UOp) -> UOp:
-    """`base` with `value` in the positions that a view shows; `links` lead from `base` to the view.
-
-    Raises: ValueError if the view repeats elements or has some that are not of `base`.
-    """
-    for k, link in enumerate(links):
-        if link.op is Ops.BITCAST and link.arg[0].itemsize != link.arg[1].itemsize:
-            below = base
-            for step in links[:k]:
-                below = step.of(below)
-            inner = written(link.of(below), links[k + 1 :], value)
-            return written(base, links[:k], reinterpreted_node(inner, link.arg[1]))
-    whole = _placed(links, value)
-    if not any(link.op is Ops.SHRINK for link in links):
-        return whole
-    return _inside_of_view(tuple([link[1:] for link in links]), value.shape).alu(
-        Ops.WHERE, whole, base
-    )
-
-
-def _among_zeros(value: UOp, shape: Shape, cuts: tuple[tuple[int, int], ...]) -> UOp:
-    """A value in the place of an array that these cuts show in another shape, zeros around."""
-    part = reshape_node(value, tuple([end - begin for begin, end in cuts]))
-    around = tuple([(begin, size - end) for (begin, end), size in zip(cuts, shape)])
-    return UOp(Ops.PAD, value.dtype, (part,), around)
-
-
-@functools.lru_cache(maxsize=1024)
-def _inside(shape: Shape, cuts: tuple[tuple[int, int], ...], seen: Shape) -> UOp:
-    """Which elements of an array are among those that these cuts show in the shape `seen`."""
-    return _among_zeros(constant_node(True, dtypes.bool, seen), shape, cuts)
-
-
-@functools.lru_cache(maxsize=1024)
-def _inside_of_view(steps: tuple[_Step, ...], seen: Shape) -> UOp:
-    """Which elements of an array are among those that these steps show in the shape `seen`."""
-    links = [Link(NOBODY, *step) for step in steps]
-    return _placed(links, constant_node(True, dtypes.bool, seen))
-
-
-def _placed(links: Sequence[Link], value: UOp) -> UOp:
-    """The elements of a view back where they came from, zeros around."""
-    for k in range(len(links) - 1, -1, -1):
-        _, op, arg, before = links[k]
-        match op:
-            case Ops.DETACH:
-                continue
-            case Ops.BITCAST:  # a mask of positions stays one
-                value = value if value.dtype.is_bool else value.bitcast(arg[1])
-            case Ops.RESHAPE:
-                value = reshape_node(value, before)
-            case Ops.PERMUTE:
-                order = tuple([arg.index(axis) for axis in range(len(arg))])
-                value = UOp(Ops.PERMUTE, value.dtype, (value,), order)
-            case Ops.FLIP:
-                value = UOp(Ops.FLIP, value.dtype, (value,), arg)
-            case Ops.SHRINK:
-                around = tuple([(b, size - e) for (b, e), size in zip(arg, before)])
-                value = UOp(Ops.PAD, value.dtype, (value,), around)
-            case Ops.PAD if _only_fills_a_stride(links[k : k + 3]) or _only_makes_room(links, k):
-                cuts = tuple([(b, b + size) for (b, _), size in zip(arg, before)])
-                value = UOp(Ops.SHRINK, value.dtype, (value,), cuts)
-            case _:
-                raise ArgumentError(
-                    f"cannot write to this view: {_WHY_NOT.get(op, op.name)}; write to the Tensor"
-                    f" that it is a view of"
-                )
-    return value
-
-
-_WHY_NOT = {
-    Ops.EXPAND: "it shows an element several times (expand)",
-    Ops.SKEW: "it shows an element several times (windows)",
-    Ops.PAD: "it has elements that are no memory (pad)",
-}
-
-
-def _only_makes_room(links: Sequence[Link], k: int) -> bool:
-    """PAD k, and a cut that shows nothing of it now: for other values of variables it would (movement/room.py)."""
-    if k + 1 == len(links) or links[k + 1].op is not Ops.SHRINK:
-        return False
-    ends = [end for cut in links[k + 1].arg for end in cut]
-    if not all(map(has_values, [*ends, *links[k].shape])):
-        return False
-    now = sizes().value_of_shape
-    return all(
-        before <= begin and end <= before + size
-        for (before, _), (begin, end), size in zip(
-            links[k].arg, map(now, links[k + 1].arg), now(links[k].shape)
-        )
-    )
-
-
-def _only_fills_a_stride(links: Sequence[Link]) -> bool:
-    """PAD, RESHAPE, SHRINK as `x[::step]` makes them: what was added is cut off again."""
-    if [link.op for link in links] != [Ops.PAD, Ops.RESHAPE, Ops.SHRINK]:
-        return False
-    pad, _, cut = links
-    padded = [k for k, (before, after) in enumerate(pad.arg) if before or after]
-    if len(padded) != 1 or pad.arg[padded[0]][0]:
-        return False
-    axis, added = padded[0], pad.arg[padded[0]][1]
-    filled, split = links[1].shape, cut.shape
-    if split[:axis] + split[axis + 2 :] != filled[:axis] + filled[axis + 1 :]:
-        return False
-    is_filled: bool = added < split[axis + 1] and cut.arg[axis + 1] == (0, 1)
-    return is_filled
