@@ -130,15 +130,15 @@ class Tensor(
         if TRACING.on:
             return False
         keeps_graph = self._leads_to_a_parameter()
-        origins = _origins(self)
         is_alone = not keeps_graph and owners_of_attribute(self, "_uop") == 1
         if not is_alone or changed_in_part(self._uop) is None:
-            return self._take_again(is_alone, keeps_graph, origins)
+            return self._take_again(is_alone, keeps_graph)
         # A part of memory may be written to in place: no graph may be left then that says to do it again.
         with Interrupts():
-            return self._take_again(is_alone, keeps_graph, origins)
+            return self._take_again(is_alone, keeps_graph)
 
-    def _take_again(self, is_alone: Flag, keeps_graph: Flag, origins: Origins | None) -> Flag:
+    def _take_again(self, is_alone: Flag, keeps_graph: Flag) -> Flag:
+        origins = _origins(self) if LOST.data else None  # type: ignore[attr-defined]
         node = machine.run_again(self._uop, self.device, is_alone)
         if node is None:
             return False
@@ -481,7 +481,7 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
     TRACING.on = settings.traces_methods()
     free = [(k, one) for k, one in enumerate(tensors) if not one._leads_to_a_parameter()]
-    origins = [_origins(tensor) for tensor in tensors]
+    origins = [_origins(tensor) if LOST.data else None for tensor in tensors]  # type: ignore[attr-defined]
     alone = {k for k, tensor in free if owners_of_attribute(tensor, "_uop") == 1}
     roots = [tensor._uop for tensor in tensors]
     results = None if TRACING.on else machine.run_together_again(roots, device, alone)
@@ -516,8 +516,6 @@ def _realize_anew(roots: list[UOp], device: str, free: Sequence[tuple[int, Tenso
 
 def _origins(tensor: Tensor) -> Origins | None:
     """What `note_origins` is to be told of the value of a Tensor; None: nothing. A gradient passes no leaf."""
-    if not LOST.data:  # type: ignore[attr-defined]
-        return None
     origins = origins_of_result(tensor._uop)
     is_leaf = id(tensor) in TensorBase._leaves or tensor._requires_grad is False
     return frozenset() if is_leaf and origins else origins

@@ -192,7 +192,7 @@ class TensorBase(metaclass=ShowsTraining):
         """The result of an operation on this Tensor; a view of it, if the operation is an alias."""
         op, device = uop.op, self.device
         links = _links_of_view(uop, self) if op in ALIASES or uop is self._uop else None
-        if links is None and device.startswith(IN_FILE):
+        if links is None and IN_FILE in device:
             Device[device]  # raises: nothing is computed there
         if GRADIENTS.are_off and uop.dtype.is_float:
             if op is not DETACH or uop.arg is not None:  # with one it is a custom gradient

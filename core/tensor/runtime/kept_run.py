@@ -57,5 +57,8 @@ class KeptRun:
 
     def is_now(self, epoch: object) -> bool:
         """Whether the graph would get this plan now, on the machine that the device is now."""
-        is_same = self._epoch is epoch and self._asked == settings.stored(_ASKED)
-        return is_same and Device[self._device] is self._backend
+        if self._epoch is not epoch or Device[self._device] is not self._backend:
+            return False
+        if self.is_asked:
+            return self._asked == settings.stored(_ASKED)
+        return not settings.is_any_set(_ASKED)

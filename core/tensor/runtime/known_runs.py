@@ -63,6 +63,13 @@ class _Pool:
         self._make, self._shape, self._launch = ran.make, ran.asked.src[number].shape, launch
         self._results: deque[_Result] = deque(maxlen=spares)
 
+    def filled(self, read: list[Any]) -> UOp:
+        """The node of one that nobody has, filled by its launch of this memory."""
+        result = self.take()
+        result.launch(read)  # type: ignore[misc]  # runs of one kernel alone ask for it
+        self._results.append(result)
+        return result.node
+
     def take(self) -> _Result:
         """One that nobody has: no other thread either, for it is in no list until it is held."""
         results = self._results
@@ -143,14 +150,14 @@ class KnownRun(KeptRun):
     ) -> list[UOp]:
         """The nodes of the values, for inputs in this memory and these positions. `followed` is told of them, where there is a `check`."""
         if self._launch is not None and check is None:
-            (pool,) = self._pools
-            result = pool.take()
-            assert result.launch is not None
             if values:
                 given = [*given, None, *memory_of_variables(self.plan, values)]
-            result.launch([given[slot] for slot in self._read])
+            read: list[Any] = []
+            for slot in self._read:
+                read.append(given[slot])
+            node = self._pools[0].filled(read)
             self._count_it()
-            return [pool.keep(result)]
+            return [node]
         results = [pool.take() for pool in self._pools]
         if check is not None:
             for result in results:
@@ -241,7 +248,10 @@ class _Runs:
         a run of graphs draws numbers that another Tensor is to keep. `is_alone`: nobody but the caller holds the one root.
         """
         kind = self._of_kind.get(_kind(roots, device))
-        for run in () if kind is None else kind.likely():
+        if kind is None:
+            return None
+        is_one = len(kind.runs) == 1
+        for run in kind.runs if is_one else kind.likely():
             alike = run.likeness.found(roots, computed)
             if alike is None or not run.is_now(compiler.epoch):
                 continue
@@ -253,16 +263,18 @@ class _Runs:
             inputs = run.likeness.buffers_of(alike)
             if inputs is None or (run.copies and draws(roots, inputs)):
                 continue
-            kind.note(run)  # type: ignore[union-attr]  # else there was no run
+            if not is_one:
+                kind.note(run)
             given = run.likeness.memory(inputs, memory_of)
             check = compiler.checks() if run.is_asked else None
             others = run.likeness.others_of(alike) if run.likeness.others else ()
+            _, _, values = alike
             if check is None:
-                return run.run(given, alike.values), run.roots, others
+                return run.run(given, values), run.roots, others
             buffers = run.likeness.with_buffers(inputs)
-            check.numbers([*roots, *others], run.graph, buffers, given, alike.values)
+            check.numbers([*roots, *others], run.graph, buffers, given, values)
             with check.launches(run.plan, given) as followed:
-                return run.run(given, alike.values, check, followed), run.roots, others
+                return run.run(given, values, check, followed), run.roots, others
         return None
 
     def may_be_kept(self, asked: UOp) -> bool:

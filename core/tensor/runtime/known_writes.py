@@ -30,6 +30,7 @@ class KnownWrite(KeptRun):
     def run(self, alike: Alike, memory_of: Callable[[UOp], Any], compiler: Compiler) -> UOp | None:
         """The buffer that was written to, in the shape of the root, which nobody but the caller holds. None if others have it, or its memory."""
         (slot,), likeness = self.plan.results, self.likeness
+        _, _, values = alike
         if self.is_asked and compiler.checks() is not None:
             return None
         if not likeness.is_sole_holder(alike, slot):
@@ -42,7 +43,7 @@ class KnownWrite(KeptRun):
         if not is_ours or owners_of_item(memory, slot) != _OF_TABLE_AND_LIST:
             return None
         if self.plan.variables:
-            memory += memory_of_variables(self.plan, alike.values)
+            memory += memory_of_variables(self.plan, values)
         for step in self.plan.steps:
             run_step(step, memory, self.where)
         written, root = inputs[slot], self.asked.src[0]

@@ -65,12 +65,9 @@ def _are_at(pairs: Any, wanted: tuple[Any, ...], values: dict[str, int]) -> bool
     return all([w.holds(p, values) if type(w) is _Position else p == w for p, w in zip(pairs, wanted)])  # fmt: skip
 
 
-class Alike(NamedTuple):
-    """Graphs that are like known ones: each node where the other has it, slices and numbers that are memory there, the values of positions."""
-
-    nodes: list[UOp]
-    lines: dict[int, UOp]
-    values: dict[str, int]
+# Graphs that are like known ones: each node where the other has it, slices and numbers that are memory there, the values of positions.
+# A plain tuple: each eager call makes one.
+Alike = tuple[list[UOp], dict[int, UOp], dict[str, int]]
 
 
 def _line(node: UOp) -> UOp | None:
@@ -208,26 +205,32 @@ class Likeness:
                 nodes += node.src
             elif node.arg != arg or node.src[1] is not where:  # a BUFFER
                 return None
-        return Alike(nodes, lines, values)
+        return nodes, lines, values
 
     def buffers_of(self, alike: Alike) -> list[UOp] | None:
         """The buffers of graphs like these, in the order of their numbers, and constants that are memory; None where one is in place of two,
         which makes another graph.
         """
-        nodes, lines = alike.nodes, alike.lines
-        found = [nodes[position] for position in self._buffers]
+        nodes, lines, _ = alike
+        found: list[UOp] = []
+        for position in self._buffers:  # for one or two of them in half of the time of a comprehension
+            found.append(nodes[position])
         if lines:
             found = [lines.get(k, node) for k, node in zip(self._buffers, found)]
         return found if len(found) < 2 or len(set(found)) == len(found) else None
 
     def others_of(self, alike: Alike) -> list[UOp]:
         """What is in place of the nodes below the roots that were to be told of."""
-        return [alike.nodes[position] for position in self.others]
+        nodes, _, _ = alike
+        return [nodes[position] for position in self.others]
 
     def memory(self, inputs: Sequence[UOp], memory_of: Callable[[UOp], Any]) -> list[Any]:
         """The memory of what `buffers_of` gives."""
         if not self._has_numbers:
-            return [memory_of(buffer) for buffer in inputs]
+            found: list[Any] = []
+            for buffer in inputs:
+                found.append(memory_of(buffer))
+            return found
         return [
             number_memory(node, device) if node.op is CONST else memory_of(node)
             for node, device in zip(inputs, self.devices)
@@ -242,7 +245,7 @@ class Likeness:
         """Whether nobody has the buffer of this number, or what is made of it, but the graphs, and the caller their one root."""
         if self._above is None:
             self._above = _places_above(self._nodes, self._buffers)
-        nodes = alike.nodes
+        nodes, _, _ = alike
         return all([owners_of_item(nodes, k) == count for k, count in self._above[number]])
 
 

@@ -204,8 +204,9 @@ def run_again(root: UOp, device: str, is_alone: bool) -> UOp | None:
     found = _known((root,), device, is_alone)
     if found is None:
         return None
-    (node, *_), (numbered_root,) = found
-    if not is_alone and numbered_root is not root:
+    values, numbered_roots = found
+    node = values[0]
+    if not is_alone and numbered_roots[0] is not root:
         keep_value(root, node)
     return node
 

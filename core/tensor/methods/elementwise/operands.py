@@ -17,6 +17,7 @@ from proofgrad.core.tensor.data.errors import DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import (
     CODES,
+    COMPUTED_FLOATS,
     as_dtype,
     computed_dtype,
     least_float,
@@ -82,8 +83,10 @@ class Operands(TensorBase):
         """The nodes of both operands with one type and one shape."""
         node = self._uop
         if isinstance(other, (bool, int, float)):
-            dtype = computed_dtype(promote_scalar(node.dtype, other))
-            node = node if node.dtype is dtype else node.cast(dtype)
+            dtype = node.dtype
+            if dtype not in COMPUTED_FLOATS:
+                dtype = computed_dtype(promote_scalar(dtype, other))
+                node = node.cast(dtype)
             return node, constant_node(other, dtype, node.shape)
         if not isinstance(other, TensorBase):
             other = self._as_tensor(other)
@@ -121,7 +124,9 @@ class Operands(TensorBase):
         src = (b, a) if swap else (a, b)
         if op in COMPARE:
             return self._with(UOp(op, dtypes.bool, src))
-        return self._rounded(UOp(op, dtype, src), other)
+        node = UOp(op, dtype, src)
+        # Where this one was taken as it is, its type is that of the result.
+        return self._with(node) if a is self._uop else self._rounded(node, other)
 
     def _decided(self, name: str, number: Whole) -> Self | None:
         """What a comparison with a number gives that this type of integers does not hold; None if it holds it."""
@@ -143,6 +148,8 @@ class Operands(TensorBase):
 
     def _unary(self, op: Ops) -> Self:
         node = self._uop
+        if node.dtype not in CODES:
+            return self._with(UOp(op, node.dtype, (node,)))
         node = node.cast(computed_dtype(node.dtype))
         return self._rounded(UOp(op, node.dtype, (node,)))
 
