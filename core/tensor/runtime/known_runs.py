@@ -67,8 +67,7 @@ class _Pool:
         """The node of one that nobody has, filled by its launch of this memory."""
         result = self.take()
         result.launch(read)  # type: ignore[misc]  # runs of one kernel alone ask for it
-        self._results.append(result)
-        return result.node
+        return self.keep(result)
 
     def take(self) -> _Result:
         """One that nobody has: no other thread either, for it is in no list until it is held."""

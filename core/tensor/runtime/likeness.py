@@ -213,7 +213,9 @@ class Likeness:
         """
         nodes, lines, _ = alike
         found: list[UOp] = []
-        for position in self._buffers:  # for one or two of them in half of the time of a comprehension
+        for (
+            position
+        ) in self._buffers:  # for one or two of them in half of the time of a comprehension
             found.append(nodes[position])
         if lines:
             found = [lines.get(k, node) for k, node in zip(self._buffers, found)]
