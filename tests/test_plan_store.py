@@ -238,6 +238,27 @@ def test_other_sources_and_other_inputs_to_write_over_are_other_plans(cache: Pat
     assert len(keys) == 4
 
 
+def test_the_digest_of_the_code_tells_content_name_and_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "_ROOT", tmp_path)
+    inner = tmp_path / "core" / "inner"
+    inner.mkdir(parents=True)
+    found = [wiring._sources()]
+    steps: list[Callable[[], object]] = [
+        lambda: (inner / "a.py").write_text("1"),
+        lambda: (inner / "a.py").write_text("2"),
+        lambda: (inner / "a.py").rename(inner / "b.py"),
+        lambda: (inner / "b.py").rename(inner.parent / "b.py"),
+    ]
+    for step in steps:
+        step()
+        found.append(wiring._sources())
+    assert len(set(found)) == len(found)
+    (inner / "notes.txt").write_text("decides nothing")
+    assert wiring._sources() == found[-1]
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("PLANS", 0), ("DEBUG", 2), ("PROVE", 1), ("CHECK", 1), ("SPEC", 1)]
 )
