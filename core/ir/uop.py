@@ -82,7 +82,8 @@ class UOp(_Parts):
                 if other.shape != shape:
                     raise _different_shapes(op, src)
         elif op in TENSOR_SHAPES:
-            shape = tensor_shape(op, tuple([s.shape for s in src]), arg)
+            shapes = (src[0].shape,) if len(src) == 1 else tuple([s.shape for s in src])
+            shape = tensor_shape(op, shapes, arg)
         return fresh_node(op, dtype, src, arg, shape, key)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -35,7 +35,9 @@ _ABOVE: dict[DType, tuple[DType, ...]] = {
 # Each operation asks whether a type is one of these.
 CODES = frozenset(dtypes.fp8s)
 _FLOATS_AND_CODES = CODES.union(dtypes.floats)
-COMPUTED_FLOATS = frozenset(dtypes.floats)  # that numbers beside them take, and that are computed with
+COMPUTED_FLOATS = frozenset(
+    dtypes.floats
+)  # that numbers beside them take, and that are computed with
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -49,9 +49,9 @@ def flatten_nested(data: Any) -> tuple[Shape, list[Any]]:
 def infer_dtype(elements: Iterable[Any]) -> DType:
     """bool, default int or default float, whichever holds all kinds of numbers found."""
     kinds = set(map(type, elements))
-    if not kinds or any(issubclass(kind, float) for kind in kinds):
+    if not kinds or any([issubclass(kind, float) for kind in kinds]):
         return dtypes.default_float
-    if all(issubclass(kind, bool) for kind in kinds):
+    if all([issubclass(kind, bool) for kind in kinds]):
         return dtypes.bool
     strange = [kind for kind in kinds if not issubclass(kind, int)]
     if strange:

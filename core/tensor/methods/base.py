@@ -90,6 +90,12 @@ def _links_of_view(view: UOp, whole: TensorBase) -> tuple[Link, ...] | None:
     return found if whole._base is None else found + whole._base
 
 
+def _without_gradient(node: UOp) -> UOp:
+    """The same value, from which no gradient passes."""
+    is_so = node.op is DETACH and node.arg is None  # with one it is a custom gradient
+    return node if is_so else UOp(DETACH, node.dtype, (node,))
+
+
 class TensorBase(metaclass=ShowsTraining):
     """A graph node, the device it is for, and its gradient.
 
@@ -166,7 +172,7 @@ class TensorBase(metaclass=ShowsTraining):
         if requires_grad:
             self._become(own_value(self._uop) if own else self._uop)
             TensorBase._parameters[id(self)] = self
-        else:
+        elif TensorBase._parameters.data:  # type: ignore[attr-defined]
             TensorBase._parameters.pop(id(self), None)
         if requires_grad is not False:
             TensorBase._leaves[id(self)] = self
@@ -195,17 +201,22 @@ class TensorBase(metaclass=ShowsTraining):
         if links is None and IN_FILE in device:
             Device[device]  # raises: nothing is computed there
         if GRADIENTS.are_off and uop.dtype.is_float:
-            if op is not DETACH or uop.arg is not None:  # with one it is a custom gradient
-                uop = UOp(DETACH, uop.dtype, (uop,))
+            uop = _without_gradient(uop)
         if TRACING.on:
             note_origin(uop)
         return type(self)._new(uop, device, links)
 
     def _value(self) -> Self:
         """The same value in a Tensor that is no view: a write to it changes no other."""
-        new = self._with(self._uop)
-        new._base = None
-        return new
+        return self._apart(self._uop)
+
+    def _apart(self, alias: UOp) -> Self:
+        """As `_with`, of what shows elements of this Tensor, in a Tensor that is no view."""
+        if GRADIENTS.are_off and alias.dtype.is_float:
+            alias = _without_gradient(alias)
+        if TRACING.on:
+            note_origin(alias)
+        return type(self)._new(alias, self.device)
 
     @property
     def uop(self) -> UOp:

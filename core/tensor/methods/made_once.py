@@ -48,8 +48,10 @@ def made_once(function: _Function) -> _Function:
         nodes, like = [node], [node.dtype, node.shape]
         if args or kwargs:
             try:
-                like += [_like(value, device, nodes) for value in args]
-                like += [(name, _like(value, device, nodes)) for name, value in kwargs.items()]
+                for value in args:
+                    like.append(_like(value, device, nodes))
+                for name, value in kwargs.items():
+                    like.append((name, _like(value, device, nodes)))
             except TypeError:
                 return function(x, *args, **kwargs)
         around = type(x), device, Device[device], GRADIENTS.are_off, settings.stored(ASKED)

@@ -152,7 +152,7 @@ class Optimizer:
 
     def _owned(self, tensor: Tensor) -> Tensor:
         """The value where the state lives, in the type of the state."""
-        return _moved(tensor.detach(), self.device)._in_type(state_dtype(tensor))._value()
+        return _moved(tensor._detached(), self.device)._in_type(state_dtype(tensor))
 
     def _state(self) -> list[Tensor]:
         """Zeros for each parameter: data, and in memory, so that the first step is compiled as all later ones are."""
@@ -215,7 +215,7 @@ class OptimizerGroup(Optimizer):
 
 
 def _subtract(param: Tensor, change: Tensor) -> None:
-    param.assign(_less(param.detach(), _moved(change, param.device)))
+    param.assign(_less(param._detached(), _moved(change, param.device)))
 
 
 @made_once

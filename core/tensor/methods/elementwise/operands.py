@@ -187,6 +187,11 @@ class Operands(TensorBase):
         """The same values; no gradient passes."""
         return self._with(UOp(Ops.DETACH, self.dtype, (self._uop,)))
 
+    def _detached(self) -> Self:
+        """As `detach`, in a Tensor that is no view: for what is read and not given."""
+        node = self._uop
+        return self._apart(UOp(Ops.DETACH, node.dtype, (node,)))
+
     def bitcast(self, dtype: DType | str) -> Self:
         """The same bits read as another type; one of another width changes the size of the last axis.
 
