@@ -213,6 +213,34 @@ def softmax_hints(*shape: int) -> list[int]:
     return [hint.elements for hint in hints]
 
 
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_tiles_of_few_rows_ask_for_what_many_of_them_multiply(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packed columns of 57 rows by 3712 x 997: tiles of 2 rows took twice as long as of 4."""
+    monkeypatch.setenv("CHOICES", f"tile={rows}x3x8 packed=on reduction_block=64")
+    *_, tile = linears(57, 3712, 997, target=replace(AVX512, threads=1))
+    assert any(pieces_of(tile, number) for number in (1, 2))
+
+
+def test_a_block_that_is_written_out_asks_for_no_rows_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 3678 steps a block of at most 64 has 6: no loop of the sum is left in a tile. That was a ValueError."""
+    monkeypatch.setenv("CHOICES", "tile=4x3x8 packed=on reduction_block=64")
+    *_, tile = linears(57, 3678, 997, target=replace(AVX512, threads=1))
+    assert prefetched(tile, AVX512)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_columns_that_one_tile_reads_are_a_stream(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHOICES", f"tile={rows}x3x16 staged=none packed=off reduction_block=0")
+    *_, tile = linears(rows, 512, 4096, target=replace(AVX512, threads=1))
+    assert not list(columns_of_tiles(loops_around(tile)))
+
+
 def test_the_second_loop_over_a_long_row_asks_for_the_next_row() -> None:
     assert set(softmax_hints(512, 4096)) == {4096}
 

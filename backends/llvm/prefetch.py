@@ -66,8 +66,15 @@ def columns_of_tiles(around: dict[UOp, Loops]) -> Iterator[tuple[UOp, Loops]]:
     """The vectors that a tile multiplies often, each with the loops around it."""
     uses = Counter(source for node in around if node.op is MULACC for source in node.src[:2])
     for node, loops in around.items():
-        if uses[node] >= LEAST_USES and loops and _is_vector(node):
+        if loops and _is_vector(node) and uses[node] * _readers(node, loops) >= LEAST_USES:
             yield node, loops
+
+
+def _readers(load: UOp, loops: Loops) -> int:
+    """So many tiles, one after the other, load the same vectors: 1 where the loop around the sum goes to others."""
+    tiles = next((loop for loop in reversed(loops) if loop.arg[1] is not AxisRole.REDUCE), None)
+    is_again = tiles is not None and coefficient(load.src[0].src[1], tiles) == 0
+    return size_of(tiles) if is_again and is_fixed(tiles) else 1
 
 
 def _rows_of_tile(around: dict[UOp, Loops], loops: Loops, target: Target) -> list[UOp]:

@@ -267,6 +267,8 @@ def _parts(piece: _Piece, loops: Loops, line: int) -> tuple[int, list[Term]] | N
         terms = [Term(loop, share) for loop, share in zip(loops, shares, strict=True)]
         return -(-shares[-1] // line), terms
     tiles = [loop for loop in loops if loop.arg[1] is not AxisRole.REDUCE]
+    if len(tiles) == len(loops):  # all steps of a block are written out
+        return None
     steps = max((loop for loop in loops if loop not in tiles), key=size_of)
     shares = _shares(piece.rows, tiles)
     terms = [Term(loop, share * piece.stride) for loop, share in zip(tiles, shares, strict=True)]
