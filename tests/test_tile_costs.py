@@ -453,3 +453,19 @@ def test_results_whose_lines_push_each_other_out_are_not_stored_across_rows() ->
     (call,) = compiler().kernel_graph(UOp.sink((a.T @ b).uop).replace(arg="CPU")).src
     found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
     assert found is not None and not found[0].is_apart
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("sizes", [(113, 1570, 502), (26, 3960, 133)])
+def test_columns_whose_lines_leave_the_second_cache_are_not_read_where_they_lie(
+    sizes: tuple[int, int, int],
+) -> None:
+    """Vectors of them take less than half of it, and the lines that these reach over more: for each tile of rows they would come from memory."""
+    target = replace(
+        ONE_THREAD, vector_bytes=32, vector_registers=16, cache_bytes=512 << 10, scratch_bytes=256 << 10,
+        first_cache=FirstCache(32 << 10, 8), core=Core(mask_registers=16),
+    )  # fmt: skip
+    found = find_contraction(simplified(*sizes), target)
+    assert found is not None
+    way, tile = found
+    assert planned_staging(way, tile, target).columns or packs_columns(way, tile, target)

@@ -71,7 +71,7 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     """
     if tile.lanes == 1:
         return _cycles_of_summed_lanes(tile, contraction, target)
-    core, depth, itemsize = target.core, contraction.depth, contraction.itemsize
+    core, depth = target.core, contraction.depth
     tiles = tiles_of(contraction, tile)
     products, loads = tile.rows * tile.vectors, _loads(tile, at_once, contraction)
     step = max(
@@ -80,8 +80,6 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
         float(core.multiply_add_cycles),  # in which each sum is added to once
     )
     step += SHOWN * _apart_from_products(tile, loads, contraction, target) / core.loads_a_cycle
-    if _panel_bytes(tile, contraction) > target.room_bytes:
-        step = max(step, tile.columns * itemsize / core.memory_bytes_a_cycle)
     step += _cycles_of_masks(tile, contraction, target)
     step += _cycles_of_lines(tile, contraction, target)
     is_copied = contraction.readers_of_columns(tile) >= 2 or transposes_columns(
@@ -278,6 +276,8 @@ def waits_of_orders(
         contraction.blocks and columns_collide(contraction, target.first_cache)
     )
     along_columns = wait(row_bytes + column_bytes) if is_far else 0.0
+    if panel > target.room_bytes:  # the next tile of rows finds them no nearer than the first did
+        along_columns = depth * max(0.0, column_bytes / core.memory_bytes_a_cycle - step)
     rows, columns = contraction.row_count, contraction.column_count
     all_columns = columns * depth * itemsize
     if max(contraction.growth_of_rows, contraction.growth_of_columns) > 1:  # windows
