@@ -73,8 +73,9 @@ def columns_of_tiles(around: dict[UOp, Loops]) -> Iterator[tuple[UOp, Loops]]:
 def _readers(load: UOp, loops: Loops) -> int:
     """So many tiles, one after the other, load the same vectors: 1 where the loop around the sum goes to others."""
     tiles = next((loop for loop in reversed(loops) if loop.arg[1] is not AxisRole.REDUCE), None)
-    is_again = tiles is not None and coefficient(load.src[0].src[1], tiles) == 0
-    return size_of(tiles) if is_again and is_fixed(tiles) else 1
+    if tiles is None or not is_fixed(tiles) or coefficient(load.src[0].src[1], tiles) != 0:
+        return 1
+    return size_of(tiles)
 
 
 def _rows_of_tile(around: dict[UOp, Loops], loops: Loops, target: Target) -> list[UOp]:
