@@ -158,7 +158,17 @@ def _check_program(root: UOp) -> None:
             raise FormError(Form.PROGRAM, node, "index terms must have a machine width")
         if node.op is Ops.UPDATE and any(s.dtype is not node.dtype for s in node.src[:2]):
             raise FormError(Form.PROGRAM, node, "a register and what it becomes are of one type")
+    _check_registers(Form.PROGRAM, toposort((root,)))
     _check_scratch(Form.PROGRAM, toposort((root,)))
+
+
+def _check_registers(form: Form, nodes: Sequence[UOp]) -> None:
+    """A register is updated by one node: with two, as where a step changed one use of a sum alone, both are added."""
+    seen: set[UOp] = set()
+    for update in [n for n in nodes if n.op is Ops.UPDATE]:
+        if update.src[0] in seen:
+            raise FormError(form, update, "another UPDATE changes the same register")
+        seen.add(update.src[0])
 
 
 def _check_scratch(form: Form, nodes: Sequence[UOp]) -> None:
@@ -201,6 +211,7 @@ def _check_linear(root: UOp) -> None:
                 raise FormError(Form.LINEAR, node, "closes a loop that is not the innermost")
     if open_loops:
         raise FormError(Form.LINEAR, open_loops[-1], "the loop is never closed")
+    _check_registers(Form.LINEAR, root.src)
     _check_scratch(Form.LINEAR, root.src)
 
 

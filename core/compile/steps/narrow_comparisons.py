@@ -10,6 +10,8 @@ as a counter or an element that was loaded, is converted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.steps.bounds import fits
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
@@ -28,12 +30,16 @@ ALIKE_IN_FEWER_BITS = frozenset(
 def narrow_comparisons(nest: LoopNest, width: DType) -> UOp:
     """Comparisons that change with a loop of lanes, of integers of more bits, are of `width` where their terms fit it."""
     require(width.is_int, "no machine integer", width)
-    found: dict[UOp, UOp] = {}
-    for node in fitting_comparisons(nest, width):
-        one, other = [in_width(x, width, nest.facts) for x in node.src]
-        found[node] = node.with_src((one, other))
-    require(bool(found), "no comparison of lanes that fits", width)
-    return nest.graph.substitute(found)
+    chosen = set(fitting_comparisons(nest, width))
+    require(bool(chosen), "no comparison of lanes that fits", width)
+    done: dict[UOp, UOp] = {}
+    for node in toposort((nest.graph,)):
+        if node in chosen:
+            one, other = [in_width(x, width, nest.facts, done) for x in node.src]
+            done[node] = node.with_src((one, other))
+        else:
+            done[node] = node.with_src(tuple([done[x] for x in node.src]))
+    return done[nest.graph]
 
 
 def fitting_comparisons(nest: LoopNest, width: DType) -> list[UOp]:
@@ -52,8 +58,12 @@ def is_wide(node: UOp, width: DType) -> bool:
     return any([loop.arg[1] is AxisRole.VECTOR for loop in loops_of(node)])
 
 
-def in_width(term: UOp, width: DType, facts: Facts) -> UOp:
-    """A term that fits `width`, as a value of that type."""
+def in_width(term: UOp, width: DType, facts: Facts, done: Mapping[UOp, UOp]) -> UOp:
+    """A term that fits `width`, as a value of that type, made of what `done` has for its parts.
+
+    A part may hold another comparison that changes, as a sum of lanes does. Were it left as it was here, a register
+    would be updated twice: by the sum as it was, and by the sum as it became elsewhere.
+    """
     made: dict[UOp, UOp] = {}
 
     def goes_on(node: UOp) -> bool:
@@ -65,5 +75,5 @@ def in_width(term: UOp, width: DType, facts: Facts) -> UOp:
         elif goes_on(node):
             made[node] = UOp(node.op, width, tuple([made[x] for x in node.src]), node.arg)
         else:
-            made[node] = node.cast(width)
+            made[node] = done[node].cast(width)
     return made[term]
