@@ -53,6 +53,34 @@ def test_a_costly_epilogue_of_short_rows_is_a_kernel_of_its_own() -> None:
     assert sums(convolved(9, images=1)[:, :, :2].gelu()) == 0  # too few to launch a kernel for
 
 
+def test_what_follows_pools_of_short_rows_is_a_kernel_of_its_own() -> None:
+    narrow = Target("narrow", vector_bytes=32, vector_registers=16)
+    pooled = given(4, 19, 19, 11).avg_pool2d((1, 3), (1, 1))  # rows of 9 in vectors of 8
+    assert sums(pooled.tanh().sigmoid(), narrow) == 1
+    assert sums(pooled.relu(), narrow) == 0
+    assert sums(pooled[:1, :2].tanh(), narrow) == 0  # too few to launch a kernel for
+    lines = given(21, 20, 6, 37).avg_pool2d((2, 2))  # what is reduced lies between the rows
+    assert sums(lines.sigmoid(), narrow) == 1
+    assert sums(given(21, 20, 6, 36).avg_pool2d((1, 2)).sigmoid(), narrow) == 0  # one long row
+    one = given(14, 43, 9, 24).avg_pool2d(
+        (3, 3), 3, padding=1
+    )  # rows of one whole vector, none beside it
+    assert sums(one.tanh().relu(), narrow) == 1
+
+
+def test_what_is_reduced_to_short_rows_is_computed_in_whole_vectors_where_that_is_costly() -> None:
+    narrow = Target("narrow", vector_bytes=32, vector_registers=16)
+
+    def of(value: Tensor) -> list[tuple[Ops, int]]:
+        return [(op, n) for op, n in stored(value, narrow) if op is not Ops.REDUCE_AXIS]
+
+    x = given(4, 16, 40, 10)
+    assert of(x.exp().max_pool2d((2, 2))) == [(Ops.EXP, 25600)]
+    assert not of((x + 1).max_pool2d((2, 2)))
+    assert not of(given(4, 16, 40, 32).exp().max_pool2d((2, 2)))  # no lane is empty
+    assert not of(given(20, 128, 10).exp().sum(2))  # a row is summed up, or its results are one
+
+
 def test_what_many_copies_share_is_computed_once_where_that_takes_fewer_cycles() -> None:
     a, b = given(1, 332), given(1, 332)
     value = a * b + (a - b) * (a + 1) - b * b

@@ -20,6 +20,7 @@ from proofgrad.core.compile.schedule.operation_cycles import (
     OPERATION_CYCLES,
     SHORT_CYCLES,
 )
+from proofgrad.core.compile.schedule.wide_vectors import cycles_of_row
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
@@ -39,6 +40,7 @@ MOST_NODES = 100
 # A reduction of so few values is written out, and vectors run along its results.
 SHORT_REDUCTION = 16
 _SAME_AXIS = frozenset({Ops.SHRINK, Ops.PAD, Ops.FLIP, Ops.DETACH})
+_CUTS = frozenset({Ops.SHRINK, Ops.PAD})
 _VIEWS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.DETACH})
 
 
@@ -151,6 +153,8 @@ def apart_from_rows(
         (reduction,) = combining
         if end is not reduction and _is_wasted(reduction, end, stored, target):
             found.add(reduction)
+    for reductions in ends.values():
+        found.update([v for r in reductions if (v := _wasted_before(r, stored, target))])
     written_out = _written_out(nodes)
     for node in nodes:
         if node.op is Ops.PAD and is_plain(node.shape):
@@ -258,20 +262,24 @@ def _is_wasted(reduction: UOp, end: UOp, stored: set[UOp], target: Target) -> bo
     if any([_combines(n) and n not in stored for n in near]):
         return False  # of the same row: two kernels would reduce it
     is_sum = not is_contraction(reduction)
-    is_short = (
-        is_sum and not runs_along(reduction) and _is_short(reduction) and _reads_along(reduction)
-    )
+    is_short = is_sum and not runs_along(reduction) and _is_short(reduction)
+    is_short = is_short and _reads_along(reduction) and _rows_join(reduction)
     is_of_scalars = is_short or (is_sum and _is_along_memory(reduction))
     if is_running(reduction) and _is_turned(reduction, near):  # lanes of it lie apart in the end
         is_of_scalars = True
-    parts = OF_ONE_ELEMENT if is_of_scalars else _WHOLE
+    # Beside the next row of a sum divisions show no more in vectors with empty lanes than in whole ones.
+    parts = OF_ONE_ELEMENT if is_of_scalars else BUSY if is_sum else _WHOLE
     work = cycles_of_work(end, stored, reduction, parts)
     if is_of_scalars:
         # Each result of a running sum waits for one addition, that of a row for the last few.
         one = target.core.multiply_add_cycles
         work -= one if is_running(reduction) else HIDDEN_CYCLES
-    vectors = size if is_of_scalars else used * vectors_of_rows(reduction.shape, lanes)
-    wasted = work * (vectors - size / lanes)
+        wasted = work * size - cycles_of_row(work, size / lanes, target)
+    elif is_sum:
+        rows = _cycles_of_rows(reduction, work, target)
+        wasted = used * rows - cycles_of_row(work, size / lanes, target)
+    else:  # vectors of a tile lie beside each other
+        wasted = work * (used * vectors_of_rows(reduction.shape, lanes) - size / lanes)
     gathered = length_of(reduction) * target.core.gather_cycles
     if is_short and gathered < CLEARLY_LESS * (work + HIDDEN_CYCLES):  # rows are lanes
         wasted = min(wasted, _cycles_apart(reduction, lanes, target))
@@ -324,6 +332,51 @@ def _reads_along(reduction: UOp) -> bool:
         node = max(node.src, key=lambda source: elements(source.shape))
     sizes = [(axis, size) for axis, size in zip(order, node.shape) if size != 1]
     return len(order) == len(node.shape) and bool(sizes) and sizes[-1][0] in axes
+
+
+def _rows_join(reduction: UOp) -> bool:
+    """Whether vectors of results go on from one row of them into the next: nothing is reduced between rows, as over windows of several lines, and no
+    row is read as a part of a longer one, or overlaps the next."""
+    node = reduction.src[0]
+    kept = [axis for axis, size in enumerate(reduction.shape) if size != 1]
+    if any([kept[0] < axis < kept[-1] for axis in reduction.arg[1] if node.shape[axis] != 1]):
+        return False
+    while node.op in ELEMENTWISE or node.op in MOVEMENT:
+        if node.op is Ops.SKEW or (node.op in _CUTS and _cuts_rows(node)):
+            return False
+        node = max(node.src, key=lambda source: elements(source.shape))
+    return True
+
+
+def _cuts_rows(move: UOp) -> bool:
+    """Whether rows, of which there are several, are made longer or shorter."""
+    both = zip(move.shape, move.src[0].shape)
+    return any([n != m and prod(move.shape[:axis]) > 1 for axis, (n, m) in enumerate(both)])
+
+
+def _wasted_before(reduction: UOp, stored: set[UOp], target: Target) -> UOp | None:
+    """What a reduction whose results are lanes combines, where that is computed in so few of them that it is better stored."""
+    lanes, value = target.lanes(reduction.dtype), below_movement(reduction.src[0])
+    if lanes < 2 or value in stored or value.op not in ELEMENTWISE or not _combines(reduction):
+        return None
+    if is_contraction(reduction) or is_running(reduction) or _is_along_memory(reduction):
+        return None
+    if any([_combines(n) for n in _near(value, stored) if n not in stored]):
+        return None
+    work, size = cycles_of_work(value, stored), elements(value.shape)
+    taken = length_of(reduction) * _cycles_of_rows(reduction, work, target)
+    wasted = taken - cycles_of_row(work, size / lanes, target)
+    return value if pays_a_buffer(value, wasted, 1, target) else None
+
+
+def _cycles_of_rows(reduction: UOp, work: float, target: Target) -> float:
+    """Cycles of work on each result of a reduction, in vectors of its rows."""
+    lanes, size = target.lanes(reduction.dtype), elements(reduction.shape)
+    if _rows_join(reduction):
+        return cycles_of_row(work, size / lanes, target)
+    vectors = vectors_of_rows(reduction.shape, lanes)
+    row = -(-reduction.shape[last_axis(reduction)] // lanes)
+    return vectors / row * cycles_of_row(work, row, target)
 
 
 def _is_padded(pad: UOp, source: UOp, stored: set[UOp], target: Target) -> bool:

@@ -8,6 +8,9 @@ tens of instructions has work while the one before is on its way. They share con
 
 from __future__ import annotations
 
+from math import ceil
+
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
@@ -34,12 +37,29 @@ def registers_of_vector(one: Candidate, nest: Nest) -> int:
     if not all([_lies_near(n, one.loop) for n in nest.free if n.op in (Ops.LOAD, Ops.STORE)]):
         return 1
     work = [n for n in nest.free if is_work_along(n, one.loop, nest.free)]
-    foreseen = SHARE_OF_FORESEEN * target.core.foreseen_instructions * SHORT_CYCLES
-    if any([n.op in STEPWISE for n in work]) or cycles_along(one.loop, nest.free) < foreseen:
+    cycles = cycles_along(one.loop, nest.free)
+    if any([n.op in STEPWISE for n in work]) or not _is_long(cycles, target):
         return 1
     most = _room(one, nest)
-    costs = {n: -(-vectors // n) * n * each for n, each in CYCLES_OF_REGISTERS.items() if n <= most}
+    costs = {n: _vectors_of(n, vectors) for n in CYCLES_OF_REGISTERS if n <= most}
     return min(costs, key=lambda n: costs[n], default=1)
+
+
+def cycles_of_row(cycles: float, vectors: float, target: Target) -> float:
+    """What work of so many cycles takes on a row of so many vectors, if these may be of as many registers as takes least."""
+    if target.work_items or not _is_long(cycles, target):
+        return cycles * vectors
+    return cycles * min([_vectors_of(n, vectors) for n in CYCLES_OF_REGISTERS])
+
+
+def _is_long(cycles: float, target: Target) -> bool:
+    """Whether work on one vector leaves little room for the next in what a core looks ahead over."""
+    return cycles >= SHARE_OF_FORESEEN * target.core.foreseen_instructions * SHORT_CYCLES
+
+
+def _vectors_of(registers: int, vectors: float) -> float:
+    """Vectors of one register that take as long as a row in vectors of so many."""
+    return ceil(vectors / registers) * registers * CYCLES_OF_REGISTERS[registers]
 
 
 def _lies_near(access: UOp, loop: UOp) -> bool:
