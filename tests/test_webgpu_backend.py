@@ -14,11 +14,16 @@ from linear_kernels import (
     differences,
     edge_values,
     fibonacci_kernel,
+    global_index,
+    linear,
     map_kernel,
     operand_rows,
     ops_by_operands,
+    pack,
     product_and_sum_kernel,
     row_sum_kernel,
+    run,
+    unpack,
 )
 
 from proofgrad import Device, Tensor, dtypes
@@ -219,6 +224,42 @@ def test_kernel_of_too_many_buffers_is_refused(
         DeviceError, match="the kernel kernel_0 has 2 buffers, and WEBGPU .* takes 1"
     ):
         device.load(device.compile(device.emit(row_sum_kernel(70, 9), "kernel_0")))
+
+
+def test_a_constant_position_of_64_bits_is_accepted(device: Backend) -> None:
+    """Sums of so many steps are counted in 64 bits, and what they read of one element is at the constant 0 of these."""
+    at = Tensor([3], dtype="int64", device=device.name).realize()
+    picked = Tensor.arange(99000, device=device.name)[at,]
+    assert picked.tolist() == [3]
+
+
+@pytest.mark.parametrize("narrow", [dtypes.int32, dtypes.uint32, dtypes.bool], ids=str)
+def test_what_was_widened_is_compared_with_constants_in_64_bits(
+    device: Backend, narrow: DType
+) -> None:
+    """Lavapipe of Mesa 22.3 finds each i64(x) < 2 false."""
+    size, item = global_index(4)
+    out, x = UOp(Ops.PARAM, dtypes.bool, (), (0, 4)), UOp(Ops.PARAM, narrow, (), (1, 4))
+    positions = [UOp(Ops.INDEX, param.dtype, (param, item)) for param in (out, x)]
+    loaded, two = UOp(Ops.LOAD, narrow, (positions[1],)), UOp(Ops.CONST, dtypes.int64, (), 2)
+    wide = UOp(Ops.CAST, dtypes.int64, (loaded,))
+    store = UOp(Ops.STORE, dtypes.void, (positions[0], smaller := wide < two))
+    end = UOp(Ops.END, dtypes.void, (item,))
+    kernel = linear([out, x, size, item, *positions, loaded, two, wide, smaller, store, end])
+    values = [0, 1, 0, 1] if narrow.is_bool else [0, 1, 2, 3]
+    (found,) = run(device, kernel, [pack(values, narrow)], [4])
+    assert list(found) == [value < 2 for value in values]
+
+
+def test_items_that_are_counted_in_64_bits_are_as_many(device: Backend) -> None:
+    size, item = global_index(3, dtypes.int64)
+    out = UOp(Ops.PARAM, dtypes.int32, (), (0, 4))
+    position = UOp(Ops.INDEX, dtypes.int32, (out, item))
+    seven = UOp(Ops.CONST, dtypes.int32, (), 7)
+    store = UOp(Ops.STORE, dtypes.void, (position, seven))
+    end = UOp(Ops.END, dtypes.void, (item,))
+    (found,) = run(device, linear([out, seven, size, item, position, store, end]), [], [16])
+    assert unpack(found, dtypes.int32)[:3] == [7, 7, 7]
 
 
 def test_text_that_wgpu_refuses_is_shown_with_its_line(device: Backend) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proofgrad.backends.webgpu.floats import NOTHING
-from proofgrad.backends.webgpu.functions import Functions, expression
+from proofgrad.backends.webgpu.functions import Functions, expression, widened
 from proofgrad.backends.webgpu.transcendental import LOOPS
 from proofgrad.backends.webgpu.types import constant, is_bits, is_small, memory_bits, register_type
 from proofgrad.core.compile.lowering.held_by_warps import memory_of
@@ -31,7 +31,7 @@ from proofgrad.core.compile.lowering.program_facts import (
 )
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError, Source
-from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
@@ -163,16 +163,16 @@ fn {name}(
         name = f"i{number}"
         self._names[node] = (name,)
         if role is AxisRole.GLOBAL:
-            self._line(f"let {name} = {kind}(item.x + item.y * {ITEMS_A_ROW}u);")
+            self._line(f"let {name} = {widened(f'item.x + item.y * {ITEMS_A_ROW}u', kind)};")
             self._line(f"if ({name} >= {size}) {{ return; }}")
         elif role is AxisRole.BLOCK:
-            self._line(f"let {name} = {kind}(group.x + group.y * {MOST_GROUPS}u);")
+            self._line(f"let {name} = {widened(f'group.x + group.y * {MOST_GROUPS}u', kind)};")
             self._line(f"if ({name} >= {size}) {{ return; }}")
         elif role is AxisRole.LANE:
             self._shared += 1
             if is_one_each(node, self._group):
-                return self._line(f"let {name} = {kind}(lane);")
-            first = f"var {name} = {kind}(lane)"
+                return self._line(f"let {name} = {widened('lane', kind)};")
+            first = f"var {name} = {widened('lane', kind)}"
             self._line(f"for ({first}; {name} < {size}; {name} += {self._group}) {{")
             self._depth += 1
         elif role is AxisRole.AHEAD:
@@ -248,8 +248,11 @@ fn {name}(
         self._line(f"if ({self._name(mask[0], lane)}) {{ {line} }}" if mask else line)
 
     def _index(self, at: UOp, lane: int) -> str:
-        """Of a lane: its own, or so many behind the first one's."""
+        """Of a lane: its own, or so many behind the first one's. WGSL would convert constants itself, and wgpu cannot those of 64 bits."""
         behind = f" + {lane}u" if lane and at.dtype.lanes == 1 else ""
+        if at.op is Ops.CONST:
+            position = at.arg[lane] if isinstance(at.arg, tuple) else at.arg
+            return constant(int(position) % (1 << 32), dtypes.uint32) + behind
         return f"u32({self._name(at, lane)}){behind}"
 
     def _value(self, node: UOp) -> None:

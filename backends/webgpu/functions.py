@@ -268,8 +268,19 @@ def cast(text: str, source: DType, dtype: DType, functions: Functions) -> str:
     if source is dtypes.float32:
         return _saturated(text, dtype, functions)
     if dtype.bits == 64 and source.is_int:  # first wider as what it is
-        text = f"{register_type(source)[0]}64({text})"
+        kind = f"{register_type(source)[0]}64"
+        text = f"{kind}({text})" if source.bits == 64 else widened(text, kind)
     return in_width(f"{register_type(dtype)}({text})", dtype, functions)
+
+
+def widened(text: str, kind: str) -> str:
+    """`text`, of at most 32 bits, as `kind`; of 64 bits by an operation that a driver does not look through.
+
+    Lavapipe of Mesa 22.3 finds every i64(x) < 2li false: it compares what was widened with the constant in 32 bits, wrongly.
+    """
+    if not kind.endswith("64"):
+        return f"{kind}({text})"
+    return f"({kind}({text}) ^ {kind}({floats.NOTHING}))"
 
 
 def _as_float(text: str, source: DType, functions: Functions, is_odd: bool = False) -> str:
