@@ -132,6 +132,7 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
     "product 1024": lambda: ones(1024, 1024) @ ones(1024, 1024),
     "product 4096 bf16": lambda: ones(4096, 4096, "bfloat16") @ ones(4096, 4096, "bfloat16"),
     "product 4096 bf16, transposed": lambda: ones(4096, 4096, "bfloat16") @ ones(4096, 4096, "bfloat16").T,
+    "product 4095 bf16": lambda: ones(4095, 4095, "bfloat16") @ ones(4095, 4095, "bfloat16"),
     "product 4096 tf32": lambda: in_tf32(lambda: ones(4096, 4096) @ ones(4096, 4096)),
     "product 4096 tf32, transposed": lambda: in_tf32(lambda: ones(4096, 4096) @ ones(4096, 4096).T),
     "convolution 64 64 58 3 tf32": lambda: in_tf32(

@@ -114,7 +114,8 @@ def test_the_cheapest_of_the_tiles_of_warps_that_were_timed_is_nearly_the_fastes
     ways = {text: WarpTile(*map(int, text.split("x"))) for text in TIMED_WARPS[dtype]}
     by_element = [x.is_by_element for x in warp_tiles.operands_of(product, unit, H100)]
     costs = {
-        text: warp_tiles._cost(way, unit, product, by_element, H100) for text, way in ways.items()
+        text: warp_tiles.cycles_of_tile(way, unit, product, by_element, H100)
+        for text, way in ways.items()
     }
     timed = TIMED_WARPS[dtype]
     assert timed[min(costs, key=lambda text: costs[text])] <= 1.05 * min(timed.values())
@@ -178,7 +179,7 @@ def test_tiles_of_items_give_units_work(sizes: tuple[int, int, int]) -> None:
 def test_copies_that_go_on_by_themselves_go_several_blocks_ahead() -> None:
     together = chosen(kernel(4096, 4096, 4096, dtypes.bfloat16, turned=True))
     across = chosen(kernel(4096, 4096, 4096, dtypes.bfloat16))  # ldmatrix.trans
-    by_element = chosen(kernel(4096, 4096, 4096, dtypes.int8))
+    by_element = chosen(kernel(4096, 4096, 4096, dtypes.int8), read_schedule("staged=none"))
     assert (together.ahead, across.ahead, by_element.ahead) == (3, 3, 1)
     assert chosen(kernel(4096, 64, 4096, dtypes.bfloat16, turned=True)).ahead == 1  # of two blocks
     assert chosen(kernel(4096, 16, 4096, dtypes.bfloat16, turned=True)).ahead == 0

@@ -16,6 +16,7 @@ from proofgrad.core.compile.nests.kernel_schedule import (
     NO_WARP_TILE,
     Schedule,
     Tile,
+    WarpTile,
 )
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
@@ -40,6 +41,7 @@ from proofgrad.core.compile.schedule.transposes import choose_transposed
 from proofgrad.core.compile.schedule.vector_loops import copies_windows, loads_in_steps
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors
 from proofgrad.core.compile.schedule.warp_blocks import choose_warp_rows, rows_ahead
+from proofgrad.core.compile.schedule.warp_tables import NO_TABLES, choose_tables
 from proofgrad.core.compile.schedule.warp_tiles import choose_warps, warps_ahead
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
@@ -56,8 +58,7 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     if (along := find_along(kernel)) is not None:
         return schedule_along(kernel, along, target, override)
     if (warps := choose_warps(kernel, target, override)) is not None:
-        ahead = warps_ahead(kernel, warps, target, override) if warps.warps else None
-        return Schedule(tiled=True, warps=warps, ahead=ahead, reduction_block=0)
+        return _of_warps(kernel, warps, target, override)
     if (warps := choose_warp_rows(kernel, target, override)) is not None:
         ahead = rows_ahead(kernel, warps, target, override) if warps.warps else None
         return Schedule(buffered=True, tiled=True, warps=warps, ahead=ahead, reduction_block=0)
@@ -104,6 +105,21 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
         group=None if override.group is None else group,
         transposed=None if override.transposed is None else turned,
         threads=shares,
+    )
+
+
+def _of_warps(kernel: UOp, warps: WarpTile, target: Target, override: Schedule) -> Schedule:
+    """Of a kernel whose factors get tables only that: for the one that reads them, the tile is chosen when it is there."""
+    staged = choose_tables(kernel, warps, target, override)
+    if staged != NO_TABLES:
+        return Schedule(tiled=True, warps=warps, staged=staged, reduction_block=0)
+    ahead = warps_ahead(kernel, warps, target, override)
+    return Schedule(
+        tiled=True,
+        warps=warps,
+        ahead=ahead,
+        staged=None if override.staged is None else staged,
+        reduction_block=0,
     )
 
 

@@ -115,10 +115,12 @@ def columns_run_along(product: GroupProduct) -> bool:
 
 
 def lies_in_vectors(value: UOp, loops: Sequence[UOp], lanes: int) -> bool:
-    """Whether memory along the innermost of some loops is read in whole aligned vectors, wherever others are."""
-    if value.op is not Ops.LOAD or len(value.src[0].src) > 2 or lanes < 2:
+    """Whether memory along the innermost of some loops is read in whole aligned vectors, wherever others are; under a mask all of one or none."""
+    if value.op is not Ops.LOAD or lanes < 2:
         return False
-    index, last = value.src[0].src[1], loops[-1]
+    (_, index, *masks), last = value.src[0].src, loops[-1]
+    if any([last in loops_of(mask) for mask in masks]):
+        return False
     others = [x for x in loops_of(index) if x is not last]
     steps = [coefficient(index, x) for x in others]
     is_aligned = all([step is not None and step % lanes == 0 for step in steps])

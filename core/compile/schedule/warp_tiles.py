@@ -10,9 +10,10 @@ what it keeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import product as product_of
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
@@ -83,9 +84,11 @@ def choose_warps(kernel: UOp, target: Target, override: Schedule) -> WarpTile | 
     is_small = min(rows, columns) < GROUPS // 2 or steps < QUARTERS * unit.steps // 2
     if is_small or any([x is not None for x in asked]):
         return None
-    ways = [way for way in _ways() if _fits(way, unit, target)]
     by_element = [x.is_by_element for x in operands_of(product, unit, target)]
-    return min(ways, key=lambda way: _cost(way, unit, product, by_element, target), default=None)
+    ways = tiles_that_fit(unit, target)
+    return min(
+        ways, key=lambda way: cycles_of_tile(way, unit, product, by_element, target), default=None
+    )
 
 
 def ways_of_warps(kernel: UOp, target: Target) -> list[WarpTile]:
@@ -94,14 +97,13 @@ def ways_of_warps(kernel: UOp, target: Target) -> list[WarpTile]:
         return []
     product = find_product(kernel)
     unit = None if product is None else unit_of(product, target)
-    return [] if unit is None else [way for way in _ways() if _fits(way, unit, target)]
+    return [] if unit is None else tiles_that_fit(unit, target)
 
 
-def _ways() -> Iterator[WarpTile]:
-    for warps in WARPS:
-        for rows in TILES:
-            for columns in TILES:
-                yield WarpTile(*warps, rows, columns)
+def tiles_that_fit(unit: MatrixUnit, target: Target) -> list[WarpTile]:
+    """Every tile for which a group has room."""
+    ways = [WarpTile(*warps, *tiles) for warps in WARPS for tiles in product_of(TILES, TILES)]
+    return [way for way in ways if _fits(way, unit, target)]
 
 
 def _may_be_unmasked(product: GroupProduct, unit: MatrixUnit, target: Target) -> bool:
@@ -203,14 +205,14 @@ def _sums(way: WarpTile, unit: MatrixUnit) -> int:
     return elements * unit.total.itemsize // WORD_BYTES
 
 
-def _cost(
+def cycles_of_tile(
     way: WarpTile,
     unit: MatrixUnit,
     product: GroupProduct,
     by_element: Sequence[bool],
     target: Target,
 ) -> float:
-    """Cycles of a unit, for all groups that it has."""
+    """Cycles of a unit, for all groups that it has; `by_element`: of rows and of columns."""
     batch, rows, columns, steps = product.sizes
     high, wide = tile_sizes(way, unit)
     groups = batch * -(-rows // high) * -(-columns // wide)

@@ -26,6 +26,7 @@ from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import may_stage
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
 from proofgrad.core.compile.schedule.tiles import find_contraction
+from proofgrad.core.compile.schedule.warp_tables import NO_TABLES
 from proofgrad.core.compile.schedule.window_rows import row_length_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.deinterleave import deinterleave
@@ -36,6 +37,7 @@ from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.compile.tactics.matrices import stage_matrices
 from proofgrad.core.compile.tactics.stage_keys import stage_keys
+from proofgrad.core.compile.tactics.warp_tables import stage_factors
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -52,13 +54,15 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if schedule.matrices is not None and schedule.matrices.rows:
         return stage_matrices(nest, schedule, target)
+    if schedule.is_of_groups:
+        has_tables = schedule.staged not in (None, NO_TABLES)
+        return stage_factors(nest, schedule, context) if has_tables else nest
     if (rows := find_kept_rows(nest.graph, target, schedule)) is not None:
         assert schedule.tile is not None  # a schedule that was decided
         *tables, last = stage_keys(nest, rows, schedule.tile)
         return (*tables, last.scheduled(schedule)) if tables else nest
-    is_shared = schedule.is_of_groups
     found = None
-    if schedule.tiled and not is_shared:
+    if schedule.tiled:
         found = find_contraction(nest.graph, target, schedule)
     if found is None or not may_stage(found[0], target, context.override):
         return nest
