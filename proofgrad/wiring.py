@@ -72,8 +72,7 @@ def _stages() -> tuple[Sequence[Stage], Sequence[Stage]]:
 def _library() -> Library:
     from proofgrad.core.compile.passes.stages import Library
     from proofgrad.core.rewrite.journal import Journal
-    from proofgrad.rules.library import load_library, load_loose
-    from proofgrad.rules.pipeline import COTANGENTS, FACTS
+    from proofgrad.rules.library import COTANGENTS, FACTS, load_library, load_loose
 
     return Library(load_library(), FACTS, COTANGENTS, Journal(), load_loose)
 

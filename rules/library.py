@@ -23,6 +23,9 @@ PROOFS = ROOT / "proofs"
 SUFFIX = ".rules"
 LOOSE = "fastmath_"  # the names of sets whose laws are not exact to the bit begin so
 WINOGRAD = f"{LOOSE}winograd"  # no stage has it: conv2d makes a program of its law
+# Facts about values come from these sets, bounds from the first; gradients from the other. A gradient needs no stage.
+FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
+COTANGENTS = "cotangent"
 
 # What a proof depends on beside the rule and the solver: all proofs are made again where it changes.
 # Under verify/ it is every file of the folders that turn a rule into an obligation and decide one.

@@ -41,10 +41,8 @@ from proofgrad.core.compile.tactics.windows import deinterleave_windows
 from proofgrad.core.compile.tactics.write_windows import write_windows
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
-
-# Facts about values come from these sets, bounds from the first; gradients from the other.
-FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
-COTANGENTS = "cotangent"
+from proofgrad.rules.library import COTANGENTS as COTANGENTS
+from proofgrad.rules.library import FACTS as FACTS
 
 _TIDY = RuleSets(("movement", "reduce"))
 _SIMPLIFY = RuleSets(("algebra", "compare", "where", "cast", "divmod", "ranges", "reduce"))

@@ -57,6 +57,18 @@ def test_a_kept_plan_needs_no_stages_no_rules_and_no_printer(tmp_path: object) -
     assert run(code, **asked).splitlines() == ["[2, 3, 4]", "[]"]
 
 
+def test_a_gradient_whose_plan_is_kept_needs_rules_and_no_stages(tmp_path: object) -> None:
+    modules = "proofgrad.rules.library", "proofgrad.rules.pipeline"
+    code = (
+        "import sys\nfrom proofgrad import Tensor\nx = Tensor([1.0, 2.0], requires_grad=True)\n"
+        "(x * x).sum().backward()\nprint(x.grad.tolist())\n"
+        f"print([name for name in {modules!r} if name in sys.modules])"
+    )
+    asked = {"PROOFGRAD_CACHE": str(tmp_path), "PLANS": "1", "DEV": "CPU"}
+    assert run(code, **asked).splitlines() == ["[2.0, 4.0]", str([*modules])]
+    assert run(code, **asked).splitlines() == ["[2.0, 4.0]", str([modules[0]])]
+
+
 def test_demo_trains_without_solver_and_parser() -> None:
     code = BLOCK.format(blocked={"z3", "lark"}) + (
         "from proofgrad.__main__ import main\nsys.exit(main(['demo', '--epochs', '1']))"
