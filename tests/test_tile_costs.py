@@ -48,6 +48,12 @@ def simplified_body(body: UOp) -> UOp:
     return run_stages(KERNEL_STAGES[:stages], body, compiler().library, ONE_THREAD)
 
 
+def calls(value: Tensor, target: Target = ONE_THREAD) -> tuple[UOp, ...]:
+    """The kernels of a value as they are cut for a machine that need not be this one."""
+    root = UOp.sink(value.uop).replace(arg="CPU")
+    return run_stages(compiler().graph_stages, root, compiler().library, target).src
+
+
 def product(
     rows: int, depth: int, columns: int, turned: tuple[bool, bool] = (False, False)
 ) -> Contraction:
@@ -126,7 +132,7 @@ def test_results_that_leave_the_second_cache_are_written_from_end_to_end_with_a_
 
 def test_results_of_a_batch_are_waited_for_as_those_of_one_long_product() -> None:
     a, b = Tensor.empty(7, 559, 213).realize(), Tensor.empty(7, 359, 213).realize()
-    (call,) = compiler().kernel_graph(UOp.sink((a @ b.transpose(1, 2)).uop).replace(arg="CPU")).src
+    (call,) = calls(a @ b.transpose(1, 2))
     found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
     assert found is not None and planned_staging(*found, ONE_THREAD).columns
     assert choose_blocks(*found, ONE_THREAD).row_tiles == 1
@@ -134,7 +140,7 @@ def test_results_of_a_batch_are_waited_for_as_those_of_one_long_product() -> Non
 
 def test_rows_of_a_batch_in_more_pages_than_are_foreseen_are_waited_for() -> None:
     a, b = Tensor.empty(12, 256, 64).realize(), Tensor.empty(12, 256, 1024).realize()
-    (call,) = compiler().kernel_graph(UOp.sink((a.transpose(1, 2) @ b).uop).replace(arg="CPU")).src
+    (call,) = calls(a.transpose(1, 2) @ b)
     found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
     assert found is not None and not found[0].is_apart  # which would read 256 pages a tile
 
@@ -337,7 +343,7 @@ def depths_of_windows(
     """The steps at once of a convolution by so many columns, by how many steps later windows of rows share."""
     x, w = Tensor.empty(1, 8, 32, 64).realize(), Tensor.empty(8, 8, 1, width).realize()
     convolution = x.conv2d(w, stride=(1, stride), dilation=(1, dilation))
-    (call,) = compiler().kernel_graph(UOp.sink(convolution.uop).replace(arg="CPU")).src
+    (call,) = calls(convolution)
     ways = contractions(simplified_body(call.src[0]), AUTOMATIC, target)
     return {way.window.lag: choose_depth(way, tile, target) for way in ways}
 
@@ -403,9 +409,7 @@ def test_a_few_columns_are_lanes_of_a_tile_of_rows_where_they_lie(
 def test_windows_side_by_side_in_lines_are_no_line_each(stride: int) -> None:
     """Of stride 2 eight are in a line: to get it is no load for each, and tall tiles of one vector are as fast as of stride 1."""
     x, w = Tensor.empty(8, 64, 57, 14 * stride + 2).realize(), Tensor.empty(128, 64, 3, 3).realize()
-    (call,) = (
-        compiler().kernel_graph(UOp.sink(x.conv2d(w, stride=stride).uop).replace(arg="CPU")).src
-    )
+    (call,) = calls(x.conv2d(w, stride=stride))
     found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
     assert found is not None
     way, tile = found
@@ -417,8 +421,8 @@ def test_windows_of_a_transposed_convolution_share_what_they_read() -> None:
     """They are those of an image that was padded once, and ask for no mask: with what two steps share 6 x 2 sums do not stay in 16 registers (2.6 ms became 2.1)."""
     x, w = Tensor.empty(2, 64, 28, 28).realize(), Tensor.empty(64, 32, 4, 4).realize()
     y = x.conv_transpose2d(w, stride=2, padding=1)
-    calls = compiler().kernel_graph(UOp.sink(y.uop).replace(arg="CPU")).src
-    ways = [way for call in calls for way in contractions(simplified_body(call.src[0]))]
+    kernels = calls(y)
+    ways = [way for call in kernels for way in contractions(simplified_body(call.src[0]))]
     haswell = replace(ONE_THREAD, vector_bytes=32, vector_registers=16)
     way = next(way for way in ways if way.window.lag == 1)
     assert not any(way.has_masked_rows or way.has_masked_columns for way in ways)
@@ -434,11 +438,11 @@ def test_weights_that_leave_the_second_cache_are_columns_of_tiles_along_a_line(
     """As rows each line would fetch them anew; with images as rows their lines come from the second cache for each result."""
     x = Tensor.empty(images, channels, size, size).realize()
     w = Tensor.empty(filters, channels, 3, 3).realize()
-    (call,) = compiler().kernel_graph(UOp.sink(x.conv2d(w).uop).replace(arg="CPU")).src
     haswell = replace(
         ONE_THREAD, vector_bytes=32, vector_registers=16, cache_bytes=1 << 20,
         first_cache=FirstCache(32 << 10, 8), core=Core(mask_registers=16),
     )  # fmt: skip
+    (call,) = calls(x.conv2d(w), haswell)
     found = find_contraction(simplified_body(call.src[0]), haswell)
     assert found is not None
     assert size_of(found[0].columns) == filters
@@ -450,7 +454,7 @@ def test_results_whose_lines_push_each_other_out_are_not_stored_across_rows() ->
     """`a.T @ b` of 256 x 64 by 256 x 1024: 32 rows of results, 4096 bytes apart, share a set of 12 lines (0.33 ms became 0.21)."""
     rows, inner, columns = 64, 256, 1024
     a, b = Tensor.empty(inner, rows).realize(), Tensor.empty(inner, columns).realize()
-    (call,) = compiler().kernel_graph(UOp.sink((a.T @ b).uop).replace(arg="CPU")).src
+    (call,) = calls(a.T @ b)
     found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
     assert found is not None and not found[0].is_apart
 

@@ -339,7 +339,8 @@ def _rows_join(reduction: UOp) -> bool:
     row is read as a part of a longer one, or overlaps the next."""
     node = reduction.src[0]
     kept = [axis for axis, size in enumerate(reduction.shape) if size != 1]
-    if any([kept[0] < axis < kept[-1] for axis in reduction.arg[1] if node.shape[axis] != 1]):
+    between = range(kept[0], kept[-1]) if kept else range(0)
+    if any([axis in between for axis in reduction.arg[1] if node.shape[axis] != 1]):
         return False
     while node.op in ELEMENTWISE or node.op in MOVEMENT:
         if node.op is Ops.SKEW or (node.op in _CUTS and _cuts_rows(node)):
