@@ -11,8 +11,9 @@ from typing import Any
 import numpy
 import pytest
 from tactics import split_long_reductions
+from tensors import numbers
 
-from proofgrad import Context, Tensor
+from proofgrad import Context, GlobalCounters, Tensor
 from proofgrad.core.compile.compiler import Compiler
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step
@@ -651,3 +652,25 @@ def test_buffers_that_share_memory_at_one_time_are_found() -> None:
     small = replace(arena, room=arena.room | {2: (31, "REFERENCE")})
     with pytest.raises(PlanError, match="has 31"):
         check_arena(made, steps, small)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x, y: x[1][x[0].topk(3)[1]] + x[0].topk(3)[0],
+        lambda x, y: y[(x > 0).sum(1)],
+        lambda x, y: x.gather(1, x.argsort()[:, :2]),
+    ],
+)
+def test_positions_that_are_looked_at_leave_the_kernels_as_they_are(
+    compute: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    """What was computed only to look at it is not there for the run: that has the kernels that it has without CHECK."""
+    counts = []
+    for check in (0, 1):
+        with Context(CHECK=check):
+            x, y = Tensor(numbers(6, 6)).realize(), Tensor(numbers(7, 3)).realize()
+            before = GlobalCounters.kernel_count
+            compute(x, y).realize()
+            counts.append(GlobalCounters.kernel_count - before)
+    assert counts[0] == counts[1]

@@ -12,10 +12,7 @@ from proofgrad.core.ir.uop import UOp
 
 
 def test_rows_chosen_by_the_first_of_a_line_are_added_to_its_values() -> None:
-    """A step of a beam search: positions are sums of lanes, which lanes compare once more.
-
-    CHECK=1 computes positions before they are used, so that other kernels are made.
-    """
+    """A step of a beam search: positions are sums of lanes, which lanes compare once more."""
     x = np.random.default_rng(11).standard_normal((2, 6, 6)).astype(np.float32)
     order = np.argsort(-x[0, 0], kind="stable")[:3]
     with Context(CHECK=0, SPEC=1):

@@ -35,9 +35,8 @@ _ABOVE: dict[DType, tuple[DType, ...]] = {
 # Each operation asks whether a type is one of these.
 CODES = frozenset(dtypes.fp8s)
 _FLOATS_AND_CODES = CODES.union(dtypes.floats)
-COMPUTED_FLOATS = frozenset(
-    dtypes.floats
-)  # that numbers beside them take, and that are computed with
+# Those that are computed with as they are, and that numbers beside them take.
+COMPUTED_FLOATS = frozenset(dtypes.floats)
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -11,7 +11,8 @@ Owns: which values those are, and when a loop is named. Does not own: the runs (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
@@ -42,8 +43,12 @@ class _Runs:
 
 @dataclass(slots=True)
 class _Kept:
-    """The nodes that were computed, those whose values were kept, and the bytes of these: of all when they were looked at last, and those since."""
+    """The nodes that were computed, those whose values were kept, and the bytes of these: of all when they were looked at last, and those since.
 
+    `is_off`: what runs now is no part of the program.
+    """
+
+    is_off: bool = False
     seen: WeakSet[UOp] = field(default_factory=WeakSet)
     nodes: WeakSet[UOp] = field(default_factory=WeakSet)
     nbytes: int = 0
@@ -53,8 +58,20 @@ _LAST = _Runs()
 _KEPT = _Kept()
 
 
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """What is computed inside only checks the program, which is to have the runs and kernels that it has without."""
+    before, _KEPT.is_off = _KEPT.is_off, True
+    try:
+        yield
+    finally:
+        _KEPT.is_off = before
+
+
 def note_run(nodes: Collection[UOp]) -> None:
     """A run will compute these nodes. Warns, at the line that asked for it, when it is one of many that compute the same again."""
+    if _KEPT.is_off:
+        return
     _KEPT.seen.update(nodes)
     if len(nodes) < LEAST_NODES:
         return
@@ -73,7 +90,7 @@ def values_to_keep(roots: Sequence[UOp]) -> list[UOp]:
 
     No truths, which cost nothing and tell a kernel which elements it reads. None where the run writes to memory, or reads some that others may write to, where they would be many, and where all are too large.
     """
-    if SHOWN.data or any([changed_in_part(root) is not None for root in roots]):  # type: ignore[attr-defined]
+    if _KEPT.is_off or SHOWN.data or any([changed_in_part(root) is not None for root in roots]):  # type: ignore[attr-defined]
         return []
     seen, asked = _KEPT.seen, set(roots)
     found: dict[UOp, None] = {}

@@ -213,9 +213,8 @@ class Likeness:
         """
         nodes, lines, _ = alike
         found: list[UOp] = []
-        for (
-            position
-        ) in self._buffers:  # for one or two of them in half of the time of a comprehension
+        # For one or two of them in half of the time of a comprehension.
+        for position in self._buffers:
             found.append(nodes[position])
         if lines:
             found = [lines.get(k, node) for k, node in zip(self._buffers, found)]

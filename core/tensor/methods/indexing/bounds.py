@@ -17,6 +17,7 @@ from proofgrad.core.tensor.data.variables import has_values
 from proofgrad.core.tensor.methods.base import TensorBase, own_copy
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.computed_again import unnoted
 from proofgrad.core.tensor.runtime.counters import uncounted
 
 MOST = 1 << 14  # indices that are looked at: some 0.3 ms
@@ -44,7 +45,10 @@ def _values_at_hand(positions: TensorBase) -> tuple[int, ...]:
         return ()
     data: Any = reading.at_hand(positions._uop)
     if data is None and settings.checks_values() and machine.gives_values():
-        with uncounted():  # a node of its own, so that the program's kernels are what they were
+        with (
+            uncounted(),
+            unnoted(),
+        ):  # a node of its own, so that the program's kernels are what they were
             data = memoryview(reading.read(own_copy(positions._uop), positions.device))
     if not data:
         return ()
