@@ -22,7 +22,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.usefixtures("plain")
+@pytest.mark.usefixtures("plain", "fresh_runs")
 @pytest.mark.parametrize(
     ("call", "most"),
     [
@@ -40,7 +40,7 @@ def test_a_known_call_takes_few_calls_of_functions(call: Callable[[], object], m
     assert calls(call, ("call",)) <= most
 
 
-@pytest.mark.usefixtures("plain")
+@pytest.mark.usefixtures("plain", "fresh_runs")
 def test_a_step_of_sgd_takes_few_calls_of_functions() -> None:
     layer = nn.Linear(5, 3)
     optimizer = nn.optim.SGD(nn.state.get_parameters(layer), lr=0.01)
