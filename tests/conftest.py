@@ -48,8 +48,9 @@ for variable in ("no_proxy", "NO_PROXY"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of three a third, ..., of more a fifth.
-PARTS = 5
+# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of three a third, ..., of more a fifth,
+# of ten and more a tenth.
+PARTS, PARTS_OF_MANY = 5, 10
 # One that is `long` runs on one day of so many.
 DAYS_OF_LONG = 3
 # The files that take longest: where two processes take file by file, neither waits for the other at the end.
@@ -117,10 +118,14 @@ def _of_other_days(items: list[pytest.Item], day: int) -> set[pytest.Item]:
         item
         for of_one in cases.values()
         for place, item in enumerate(of_one)
-        if (place + day) % min(PARTS, len(of_one))
+        if (place + day) % _parts(len(of_one))
     }
     long = [item for item in items if item.get_closest_marker("long") is not None]
     return others.union([x for x in long if (crc32(x.nodeid.encode()) + day) % DAYS_OF_LONG])
+
+
+def _parts(cases: int) -> int:
+    return PARTS_OF_MANY if cases >= PARTS_OF_MANY else min(PARTS, cases)
 
 
 def _function_of(item: pytest.Item) -> str:

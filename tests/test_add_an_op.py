@@ -88,6 +88,7 @@ def test_the_page_names_at_most_eight_files_and_every_file_that_it_edits() -> No
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_the_operation_of_the_page_is_added_by_its_edits_alone(tmp_path: Path) -> None:
     copy = Copy(tmp_path)
     assert copy.verify("--check")[0] == 0

@@ -252,6 +252,7 @@ def kept(folder: Path, kind: str) -> set[str]:
     return {path.name for path in (folder / kind).rglob("*") if path.is_file()}
 
 
+@pytest.mark.long
 def test_what_is_kept_on_disk_is_each_processors_own(tmp_path: Path) -> None:
     names = ["haswell", "apple-m1", ""]
     before: dict[str, set[str]] = {"cpu": set(), "plans": set()}

@@ -204,6 +204,7 @@ def test_a_file_is_of_its_key_and_kind_alone(tmp_path: Path, kinds: tuple[str, s
     assert caches[0].get(keys[0]) == (b"x * 2" if keys[0] == "ab12" else None)
 
 
+@pytest.mark.long
 def test_files_of_programs_exchanged_between_names_change_no_result(tmp_path: Path) -> None:
     """Every pair of files of two programs, exchanged: plans, object code, code made from rules."""
     program = "import sys\nfrom proofgrad import Tensor\nprint((Tensor([1.0, 2.0]) * float(sys.argv[1])).tolist())"

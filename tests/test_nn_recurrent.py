@@ -69,6 +69,7 @@ def test_a_layer_has_the_values_and_gradients_of_torch(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 def test_a_sequence_in_two_parts_is_the_whole(kind: str) -> None:
     layer, x = getattr(nn, kind)(4, 6, 2), Tensor(numbers(6, 2, 4))
     whole, ends = layer(x)

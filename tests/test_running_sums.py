@@ -56,6 +56,7 @@ def test_a_sum_that_never_takes_anything_in_reads_nothing() -> None:
     assert not found.made["carry"] and found.refused["carry"]
 
 
+@pytest.mark.long
 def test_running_sums_of_the_day_are_right() -> None:
     """Of two output loops either way, of masks from both ends, of one operation and another."""
     today = int(os.environ.get("STEPS_SEED", time.strftime("%Y%m%d")))

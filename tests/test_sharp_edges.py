@@ -200,6 +200,7 @@ def test_chain_on_random_numbers_is_one_kernel() -> None:
     assert GlobalCounters.kernel_count - before == 1
 
 
+@pytest.mark.long
 def test_doctor_is_clean() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error::RuntimeWarning", "-m", "proofgrad", "doctor"],

@@ -47,6 +47,7 @@ def test_every_step_has_arguments() -> None:
     assert {*ARGUMENTS, *LAST} == set(STEPS)
 
 
+@pytest.mark.long
 def test_steps_keep_what_small_kernels_store(every: list[tuple[str, UOp]]) -> None:
     """Always the same ones, in which each step is made and refused; then those of the day."""
     tally = Tally()
