@@ -19,6 +19,7 @@ from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.computed_again import unnoted
 from proofgrad.core.tensor.runtime.counters import uncounted
+from proofgrad.core.tensor.runtime.device import Device
 
 MOST = 1 << 14  # indices that are looked at: some 0.3 ms
 
@@ -44,7 +45,8 @@ def _values_at_hand(positions: TensorBase) -> tuple[int, ...]:
     if positions.max_numel() > MOST:
         return ()
     data: Any = reading.at_hand(positions._uop)
-    if data is None and settings.checks_values() and machine.gives_values():
+    gives = machine.gives_values() and Device[positions.device].target.runs
+    if data is None and settings.checks_values() and gives:
         with (
             uncounted(),
             unnoted(),
