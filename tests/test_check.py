@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from proofgrad.core.ir.evaluate import evaluate, from_bits
 from proofgrad.core.ir.ops import APPROXIMATED, BINARY, COMPARE, TERNARY, UNARY, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.arena import make_arena
+from proofgrad.core.tensor.runtime.computed_again import note_run, unnoted, values_to_keep
 from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 from proofgrad.verify.sampled import arithmetic as arithmetic
 from proofgrad.verify.sampled.freedom import Estimate, estimate, estimate_reduction, largest
@@ -674,3 +676,23 @@ def test_positions_that_are_looked_at_leave_the_kernels_as_they_are(
             compute(x, y).realize()
             counts.append(GlobalCounters.kernel_count - before)
     assert counts[0] == counts[1]
+
+
+def test_threads_that_look_at_positions_leave_each_other_and_themselves_as_they_were() -> None:
+    """With one mark for all, that of a thread that ended last stayed: nothing was kept from then on."""
+    inside, may_end = threading.Event(), threading.Event()
+
+    def look() -> None:
+        with unnoted():
+            inside.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=look)
+    with unnoted():
+        thread.start()
+        inside.wait()
+    may_end.set()
+    thread.join()
+    value = Tensor(numbers(5)).exp()
+    note_run([value.uop])
+    assert values_to_keep([value.uop.alu(Ops.ADD, value.uop)]) == [value.uop]

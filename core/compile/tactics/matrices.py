@@ -23,7 +23,7 @@ from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_
 from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.schedule.matrices import tiles_along, turns_of_columns, unit_of
-from proofgrad.core.compile.schedule.shared_tiles import GroupProduct, find_product, runs_along
+from proofgrad.core.compile.schedule.shared_tiles import runs_along
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
@@ -32,14 +32,14 @@ from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.compile.steps.unmask import unmask
-from proofgrad.core.compile.tactics.shared_tiles import as_one, together
+from proofgrad.core.compile.tactics.shared_tiles import as_one, product_of_unit, together
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
 def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[LoopNest, ...]:
     """The kernels that fill the tables of both factors, and the one that multiplies."""
-    product, unit = _product_of_unit(nest, target)
+    product, unit = product_of_unit(nest, target, unit_of)
     matrices = schedule.matrices
     assert matrices is not None
     nest, row = as_one(nest, product.rows)
@@ -151,14 +151,6 @@ def in_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
     lanes = [NewLoop(number + 7 + k, AxisRole.VECTOR) for k in range(2)]
     reductions = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     return mma_in_item(nest, reductions[0], kept[0], kept[1], lanes[0], lanes[1])
-
-
-def _product_of_unit(nest: LoopNest, target: Target) -> tuple[GroupProduct, TileUnit]:
-    product = find_product(nest.graph)
-    unit = None if product is None else unit_of(product, target)
-    require(unit is not None, "no product that a matrix unit computes")
-    assert product is not None and unit is not None
-    return product, unit
 
 
 def _unit_of(reduction: UOp, row: UOp, target: Target) -> TileUnit:

@@ -11,9 +11,10 @@ the same way. What a tile reads of a for 16 steps is kept along j and the group'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, SharedTile, Tile
@@ -38,6 +39,8 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+_Unit = TypeVar("_Unit")
 
 
 def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
@@ -152,6 +155,17 @@ class _Parts:
         """A loop; of one iteration, its only value."""
         size = self.sizes[made]
         return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
+
+
+def product_of_unit(
+    nest: LoopNest, target: Target, unit_of: Callable[[GroupProduct, Target], _Unit | None]
+) -> tuple[GroupProduct, _Unit]:
+    """The product of a nest, and the unit of the machine that multiplies it."""
+    product = find_product(nest.graph)
+    unit = None if product is None else unit_of(product, target)
+    require(unit is not None, "no product that a matrix unit computes")
+    assert product is not None and unit is not None
+    return product, unit
 
 
 def as_one(nest: LoopNest, loops: Sequence[UOp]) -> tuple[LoopNest, UOp]:

@@ -13,23 +13,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proofgrad.core.compile.machine.target import MatrixUnit, Target
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
-from proofgrad.core.compile.schedule.shared_tiles import GroupProduct, find_product
 from proofgrad.core.compile.schedule.warp_tables import NO_TABLES
 from proofgrad.core.compile.schedule.warp_tiles import unit_of
 from proofgrad.core.compile.steps.bijection import NewLoop
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.merge import merge, reads_as_one
 from proofgrad.core.compile.steps.mma import read_by_unit
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.compile.steps.unmask import unmask
-from proofgrad.core.compile.tactics.shared_tiles import as_one
+from proofgrad.core.compile.tactics.shared_tiles import as_one, product_of_unit
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -38,7 +37,7 @@ def stage_factors(nest: LoopNest, schedule: Schedule, context: Context) -> tuple
     """The kernels that fill tables of the factors that get one, and the one that multiplies."""
     target, staged = context.target, schedule.staged
     assert staged is not None
-    product, unit = _product(nest, target)
+    product, unit = product_of_unit(nest, target, unit_of)
     nest, step = as_one(nest, product.reduction.src[1:])
     if size_of(step) % (lanes := target.lanes(unit.factor)):
         inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
@@ -56,7 +55,7 @@ def stage_factors(nest: LoopNest, schedule: Schedule, context: Context) -> tuple
 
 def _in_a_table(nest: LoopNest, is_column: int, target: Target) -> tuple[LoopNest, LoopNest]:
     """The nest that fills the table of a factor, and the one that reads it."""
-    product, unit = _product(nest, target)
+    product, unit = product_of_unit(nest, target, unit_of)
     value = read_by_unit((product.row_factor, product.column_factor)[is_column], unit)
     outer = [x for x in output_loops(nest.graph) if x in loops_of(value)]
     loops = [*outer, *product.reduction.src[1:]]
@@ -66,11 +65,3 @@ def _in_a_table(nest: LoopNest, is_column: int, target: Target) -> tuple[LoopNes
         return fill, nest
     high, low = [UOp.range(size_of(x), k) for k, x in enumerate(loops)][-2:]
     return (merge(fill, high, low) if reads_as_one(fill.graph, high, low) else fill), nest
-
-
-def _product(nest: LoopNest, target: Target) -> tuple[GroupProduct, MatrixUnit]:
-    product = find_product(nest.graph)
-    unit = None if product is None else unit_of(product, target)
-    require(unit is not None, "no product that a matrix unit computes")
-    assert product is not None and unit is not None
-    return product, unit

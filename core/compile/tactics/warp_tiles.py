@@ -23,7 +23,7 @@ from proofgrad.core.compile.nests.kernel_schedule import Schedule, WarpTile
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
-from proofgrad.core.compile.schedule.shared_tiles import find_product, lies_in_vectors, runs_along
+from proofgrad.core.compile.schedule.shared_tiles import lies_in_vectors, runs_along
 from proofgrad.core.compile.schedule.warp_tiles import (
     Lies,
     Operand,
@@ -34,7 +34,7 @@ from proofgrad.core.compile.schedule.warp_tiles import (
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.local_buffer import local_buffer
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.mma import mma, read_by_unit
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.run_as import run_as
@@ -47,6 +47,7 @@ from proofgrad.core.compile.tactics.shared_tiles import (
     filled_ahead,
     in_turns,
     kept_by_group,
+    product_of_unit,
     together,
 )
 from proofgrad.core.ir.fragments import GROUPS, QUARTERS, WARP
@@ -56,10 +57,8 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
     """The kernel of one product as warps of groups, as its schedule says."""
-    product, tile = find_product(nest.graph), schedule.warps
-    unit = None if product is None else unit_of(product, target)
-    require(unit is not None, "no product that a matrix unit computes")
-    assert product is not None and unit is not None and tile is not None
+    (product, unit), tile = product_of_unit(nest, target, unit_of), schedule.warps
+    assert tile is not None
     operands = operands_of(product, unit, target)
     nest, row = as_one(nest, product.rows)
     nest, column = as_one(nest, product.columns)

@@ -11,6 +11,7 @@ Owns: which values those are, and when a loop is named. Does not own: the runs (
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,34 +44,37 @@ class _Runs:
 
 @dataclass(slots=True)
 class _Kept:
-    """The nodes that were computed, those whose values were kept, and the bytes of these: of all when they were looked at last, and those since.
+    """The nodes that were computed, those whose values were kept, and the bytes of these: of all when they were looked at last, and those since."""
 
-    `is_off`: what runs now is no part of the program.
-    """
-
-    is_off: bool = False
     seen: WeakSet[UOp] = field(default_factory=WeakSet)
     nodes: WeakSet[UOp] = field(default_factory=WeakSet)
     nbytes: int = 0
 
 
+class _Program(threading.local):
+    """Of each thread: whether what it runs now is no part of the program."""
+
+    is_off = False
+
+
 _LAST = _Runs()
 _KEPT = _Kept()
+_PROGRAM = _Program()
 
 
 @contextmanager
 def unnoted() -> Iterator[None]:
     """What is computed inside only checks the program, which is to have the runs and kernels that it has without."""
-    before, _KEPT.is_off = _KEPT.is_off, True
+    before, _PROGRAM.is_off = _PROGRAM.is_off, True
     try:
         yield
     finally:
-        _KEPT.is_off = before
+        _PROGRAM.is_off = before
 
 
 def note_run(nodes: Collection[UOp]) -> None:
     """A run will compute these nodes. Warns, at the line that asked for it, when it is one of many that compute the same again."""
-    if _KEPT.is_off:
+    if _PROGRAM.is_off:
         return
     _KEPT.seen.update(nodes)
     if len(nodes) < LEAST_NODES:
@@ -90,7 +94,7 @@ def values_to_keep(roots: Sequence[UOp]) -> list[UOp]:
 
     No truths, which cost nothing and tell a kernel which elements it reads. None where the run writes to memory, or reads some that others may write to, where they would be many, and where all are too large.
     """
-    if _KEPT.is_off or SHOWN.data or any([changed_in_part(root) is not None for root in roots]):  # type: ignore[attr-defined]
+    if _PROGRAM.is_off or SHOWN.data or any([changed_in_part(root) is not None for root in roots]):  # type: ignore[attr-defined]
         return []
     seen, asked = _KEPT.seen, set(roots)
     found: dict[UOp, None] = {}
