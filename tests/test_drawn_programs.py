@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -156,6 +157,7 @@ def test_sums_of_products_behind_masks(data: st.DataObject) -> None:
 PADDINGS = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
+@pytest.mark.long
 @QUICK
 @given(st.data())
 def test_gradient_of_a_convolution_of_padded_images(data: st.DataObject) -> None:
@@ -241,6 +243,7 @@ def test_a_sum_takes_its_elements_whole(data: st.DataObject) -> None:
     assert np.all(np.abs(got - exact) <= bound)
 
 
+@pytest.mark.long
 @settings(QUICK, max_examples=60)
 @given(st.data())
 def test_comparisons_with_shifted_counters(data: st.DataObject) -> None:

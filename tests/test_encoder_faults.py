@@ -46,6 +46,7 @@ def test_the_faults_of_the_day_are_found() -> None:
     assert f"{A_DAY} of {A_DAY} faults found" in done.stdout
 
 
+@pytest.mark.long
 def test_without_a_fault_proof_and_execution_agree() -> None:
     """On a part of the rules each day. That the tests which the table names pass, they tell themselves."""
     rules = sorted({n for fault in FAULTS for n in fault.rules if not is_test(n)})

@@ -93,6 +93,7 @@ def idx(array: np.ndarray) -> bytes:
     return gzip.compress(b"\0\0\x08" + bytes([array.ndim]) + sizes + array.tobytes(), mtime=0)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_mnist_example_learns_from_idx_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -69,6 +69,7 @@ def test_a_text_that_is_no_term_is_refused_with_its_position(term: str, reason: 
     assert reason in str(refused.value)
 
 
+@pytest.mark.long
 def test_the_command_explains_with_rules_of_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,6 +113,7 @@ def test_eigh_is_numpy_s(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(np.swapaxes(v, -1, -2) @ v, np.eye(size) + 0 * a, atol=1e-11)
 
 
+@pytest.mark.long
 def test_equal_and_opposite_eigenvalues_are_found() -> None:
     wanted = np.array([(0, 0, 0), (-1, 1, 1), (5, 5, 5), (-1e3, 0, 1e-3), (-2, 0, 2)])
     q, _ = np.linalg.qr(matrices(3, 3))

@@ -333,6 +333,7 @@ def chains(length: int) -> tuple[UOp, UOp]:
     return term, chain
 
 
+@pytest.mark.long
 def test_a_graph_of_100000_nodes_is_printed_and_read() -> None:
     for node in chains(20_000):
         text = show_nest(node)

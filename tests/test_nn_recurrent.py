@@ -94,6 +94,7 @@ def test_cells_are_the_steps_of_layers() -> None:
         )
 
 
+@pytest.mark.long
 def test_a_recorded_step_trains_as_one_that_is_not() -> None:
     def losses(wrapped: Callable[[Any], Any]) -> list[float]:
         Tensor.manual_seed(3)

@@ -100,6 +100,7 @@ def test_plain_loops_and_checked_forms_too(monkeypatch: pytest.MonkeyPatch) -> N
             np.testing.assert_allclose(found.numpy(), CACHE[:, :size].sum((0, 1)), atol=1e-5)
 
 
+@pytest.mark.long
 def test_prove_takes_every_value_of_a_variable_that_has_few(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

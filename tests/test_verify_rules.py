@@ -67,6 +67,7 @@ def test_fresh_rules_are_not_proven_again(
     assert load() == ("add_zero", "in_range", "below", "sub")
 
 
+@pytest.mark.long
 def test_proving_everything_may_leave_the_ledgers_alone(
     small_library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,6 +179,7 @@ def test_check_needs_neither_solver_nor_parser_and_a_million_calls() -> None:
     assert "s)" in done.stdout
 
 
+@pytest.mark.long
 def test_update_of_what_is_up_to_date_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     files = [path for folder in ("rules", "proofs", "docs") for path in (ROOT / folder).glob("*.*")]
     before = [path.read_bytes() for path in files]

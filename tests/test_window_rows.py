@@ -56,6 +56,7 @@ def test_strided_convolutions_of_odd_images_and_their_gradients_are_right(
                 np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.long
 def test_kernels_that_copy_rows_apart_are_proved(capfd: pytest.CaptureFixture[str]) -> None:
     with fully_proved(capfd):
         results(CASES[1], "float32")

@@ -138,6 +138,7 @@ def test_A06_everything_is_python() -> None:
     assert "ext-modules" not in PROJECT["tool"]["setuptools"]
 
 
+@pytest.mark.long
 @differs("D-2", "the lines of each folder are counted by `python benchmarks/sizes.py`")
 def test_A07_size_is_measured(sizes: str) -> None:
     """~1,000 lines, ~5,000 lines, 13k lines"""
@@ -241,6 +242,7 @@ def test_A17_simplest_backend_can_be_read() -> None:
     assert code_lines(ROOT / "backends/reference/__init__.py") < 150
 
 
+@pytest.mark.long
 def test_A18_command_lines_for_tests_work() -> None:
     """`python -m pytest test/ -x`, one file, one test, DEVICE=CLANG, --timeout=300"""
     everything = in_new_process(
