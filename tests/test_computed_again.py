@@ -161,3 +161,12 @@ def test_what_is_kept_takes_no_kernel_of_its_own_again() -> None:
         GlobalCounters.reset()
         function(y).item()
     assert GlobalCounters.kernel_count == 1
+
+
+def test_what_is_kept_is_in_the_order_of_the_graph() -> None:
+    x = Tensor.ones(3).contiguous().realize()
+    values = [(x + float(k)).exp() for k in range(computed_again.MOST_VALUES)]
+    computed_again.note_run([value.uop for value in values])
+    order = [3, 0, 7, 5, 1, 6, 4, 2]
+    of_all = sum([values[k].sin() for k in order[1:]], values[order[0]].sin())
+    assert computed_again.values_to_keep([of_all.uop]) == [values[k].uop for k in order]

@@ -58,10 +58,12 @@ print(json.dumps([values, compiler().kernels_compiled]))
 """
 
 
-# Two models that train each other. What Python collects when, and where its objects lie, is another thing in each process.
+# Two models that train each other. What Python collects when, and where its objects lie, is another thing in each process: nodes
+# get addresses in an order that is drawn.
 GAN = """
-import gc, json, sys
+import gc, json, random, sys
 from proofgrad import Tensor, nn
+from proofgrad.core.ir.uop import _Parts
 from proofgrad.core.tensor.runtime.realize import compiler
 if sys.argv[1] == "warm":
     from proofgrad.backends.cpu.codegen import Host
@@ -71,6 +73,10 @@ if sys.argv[1] == "warm":
     compiler()._new_plan = refuse
 gc.set_threshold(int(sys.argv[2]))
 kept = [[number] for number in range(int(sys.argv[2]))]
+places = [_Parts() for _ in range(50_000)]
+random.shuffle(places)
+while places:
+    places.pop()
 Tensor.manual_seed(1)
 class Generator:
     def __init__(self):

@@ -90,7 +90,7 @@ def note_run(nodes: Collection[UOp]) -> None:
 
 
 def values_to_keep(roots: Sequence[UOp]) -> list[UOp]:
-    """Of the nodes that a run of `roots` computes: those that were computed before and of which it makes others.
+    """Of the nodes that a run of `roots` computes, those that were computed before and of which it makes others, in the order of the graph.
 
     No truths, which cost nothing and tell a kernel which elements it reads. None where the run writes to memory, or reads some that others may write to, where they would be many, and where all are too large.
     """
@@ -118,19 +118,19 @@ def keep_again(nodes: Sequence[UOp], values: Sequence[UOp]) -> None:
                 keep_value(node, value)
 
 
-def _reading(roots: Sequence[UOp]) -> set[UOp]:
-    """The nodes that a run of `roots` computes of memory on its device; none where it computes what it copies from another."""
-    reading: set[UOp] = set()
+def _reading(roots: Sequence[UOp]) -> dict[UOp, None]:
+    """The nodes that a run of `roots` computes of memory on its device, sources first; none where it computes what it copies from another."""
+    reading: dict[UOp, None] = {}
     for node in toposort(roots, is_not_computed):
         if node.op is Ops.COPY and node.src[0].op is not BUFFER:
-            return set()
+            return {}
         if (
             node.op is BUFFER
             or not is_not_computed(node)
-            or not reading.isdisjoint(_values_read(node))
+            or any([source in reading for source in _values_read(node)])
         ):
-            reading.add(node)
-    return {node for node in reading if node.op is not BUFFER and is_not_computed(node)}
+            reading[node] = None
+    return {node: None for node in reading if node.op is not BUFFER and is_not_computed(node)}
 
 
 def _values_read(node: UOp) -> tuple[UOp, ...]:
