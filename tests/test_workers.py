@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.encode.types import Case
 from proofgrad.verify.prove import rules as prove
 from proofgrad.verify.prove.case import Decision, decide
-from proofgrad.verify.prove.rules import prove_rules
+from proofgrad.verify.prove.rules import Result, prove_rules
 from proofgrad.verify.prove.workers import WorkerDied, Workers
 
 RULES = "ruleset t over int\nrule one: x + 0 => x\nrule two: x * 1 => x\n"
@@ -47,7 +48,17 @@ def die_at_two(case: Case, *rest: object) -> Decision:
 def test_every_result_arrives_once(count: int) -> None:
     with Workers(count) as workers:
         for _ in range(2):
-            assert sorted(workers.each(abs, range(-9, 0), str)) == list(range(1, 10))
+            found = sorted(workers.each(abs, range(-9, 0), str))
+            assert found == [(-k, k) for k in range(9, 0, -1)]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_tasks_that_are_added_meanwhile_are_done(count: int) -> None:
+    waiting = deque([-1])
+    with Workers(count) as workers:
+        for task, _ in workers.each(abs, waiting, str):
+            waiting += [task - 1, task - 2] if task > -5 else []
+    assert not waiting
 
 
 def test_a_dead_process_is_an_error_that_names_its_work() -> None:
@@ -58,6 +69,30 @@ def test_a_dead_process_is_an_error_that_names_its_work() -> None:
 def test_what_the_work_raises_is_raised() -> None:
     with pytest.raises(ValueError, match="four"), Workers(2) as workers:
         list(workers.each(fail_at_four, range(9), str))
+
+
+def test_a_verdict_is_told_before_later_rules_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def note(case: Case, *rest: object) -> Decision:
+        told.append(case.rule.name)
+        return decide(case, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(prove, "decide", note)
+    prove_rules(rules(), 1, on_result=lambda r: told.append(f"{r.rule.name} {r.verdict}"))
+    assert list(dict.fromkeys(told)) == ["one", "one proved", "two", "two proved"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_verdicts_are_told_in_the_order_of_the_file(processes: int) -> None:
+    text = (
+        "ruleset t over int\nrule a: x + 0 => x\nrule b: x + 1 => x\nrule c over bool: p & p => p\n"
+    )
+    claimed = parse_rules(text).rules
+    told: list[Result] = []
+    results = prove_rules(claimed, processes, on_result=told.append)
+    assert told == results
+    assert [r.rule.name for r in told] == ["a", "b", "c"]
 
 
 def test_a_dead_prover_names_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def crosscheck(
             tasks.append((name, entry, known.agreed))
     with Workers(processes) as workers:
         each = workers.each(_crosscheck_rule, tasks, lambda task: task[0])
-        for done, outcome in enumerate(each, 1):
+        for done, (_, outcome) in enumerate(each, 1):
             found[outcome.name] = outcome
             if on_progress is not None:
                 on_progress(done, len(tasks))
@@ -106,12 +106,12 @@ def crosscheck(
 def goals_of(entries: Sequence[tuple[str, Entry]], processes: int) -> dict[str, set[str]]:
     """The digests of the goals of each rule, without asking anyone."""
     with Workers(processes) as workers:
-        return dict(workers.each(_digests, entries, lambda named: named[0]))
+        each = workers.each(_digests, entries, lambda named: named[0])
+        return {name: digests for (name, _), digests in each}
 
 
-def _digests(named: tuple[str, Entry]) -> tuple[str, set[str]]:
-    name, entry = named
-    return name, {digest(text) for _, text in _texts(entry)}
+def _digests(named: tuple[str, Entry]) -> set[str]:
+    return {digest(text) for _, text in _texts(named[1])}
 
 
 def _texts(entry: Entry) -> Iterator[tuple[str, str]]:

@@ -63,7 +63,7 @@ def judge_rules(
     with Workers(processes) as workers:
         for rule in [rule for rule, count in waiting.items() if not count]:
             yield rule, []
-        for rule, number, one in workers.each(_judge_numbered, tasks, _told):
+        for (rule, number), one in workers.each(_judge_numbered, tasks, _told):
             judged[rule][number] = one
             done += 1
             if on_progress is not None:
@@ -73,9 +73,9 @@ def judge_rules(
                 yield rule, [one for one in ones if one.verdict]
 
 
-def _judge_numbered(task: tuple[Rule, int]) -> tuple[Rule, int, Judged]:
+def _judge_numbered(task: tuple[Rule, int]) -> Judged:
     rule, number = task
-    return rule, number, judge(mutants(rule)[number])
+    return judge(mutants(rule)[number])
 
 
 def _told(task: tuple[Rule, int]) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import z3
@@ -80,12 +81,11 @@ def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, 
             kept[name] = fresh_entries(ledger_file(name), its_rules, meanings[name], solvers)
             before |= old_entries(ledger_file(name), its_rules, solvers)
     missing = [rule for name in rules for rule in rules[name] if rule.name not in kept[name]]
-    results = [
-        *_run_again(kept, rules, meanings, options.jobs),
-        *_prove(missing, options.jobs, before, witness),
-    ]
-    if options.verbose:
-        _print_each(results)
+    results = _run_again(kept, rules, meanings, options.jobs)
+    tell = _teller([*[result.rule for result in results], *missing], options.verbose)
+    for result in results:
+        tell(result)
+    results += _prove(missing, options.jobs, before, witness, tell)
     made = {r.rule.full_name: entry_of(r, meanings[r.rule.ruleset], solvers) for r in results}
     texts: dict[str, str] = {}
     for name, its_rules in rules.items():
@@ -145,15 +145,13 @@ def prove_files(paths: Sequence[Path], jobs: int | None, as_json: bool = False) 
     for path in paths:
         try:
             source = read_source(path)
-            results = _prove(_parse(source, str(path), check_order=False), jobs)
+            rules = _parse(source, str(path), check_order=False)
+            tell = partial(json_lines.print_result, path) if as_json else _teller(rules)
+            results = _prove(rules, jobs, on_result=tell)
             if not results:  # or a file of which all is commented out would pass
                 raise ValueError(f"{path}: the file has no rules")
             wrong = [r for r in results if r.verdict != PROVED]
-            if as_json:
-                for result in results:
-                    json_lines.print_result(path, result)
-            else:
-                _print_each(results)
+            if not as_json:
                 _print_failures(wrong)
             failed = failed or bool(wrong)
             _parse(source, str(path))  # true rules must also come to an end
@@ -194,21 +192,27 @@ def _prove(
     jobs: int | None,
     before: dict[str, Entry] | None = None,
     witness: Witness | None = None,
+    on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     with Progress("proving") as progress:
-        return prove_rules(rules, jobs, progress.update, before, witness)
+        return prove_rules(rules, jobs, progress.update, before, witness, on_result)
 
 
-def _print_each(results: Sequence[Result]) -> None:
-    width = max([len(r.rule.full_name) for r in results], default=0)
-    for result in results:
+def _teller(rules: Sequence[Rule], is_verbose: bool = True) -> Callable[[Result], None]:
+    """What prints a line for a verdict on one of these rules, as soon as it is known; if not verbose, nothing."""
+    width = max([len(rule.full_name) for rule in rules], default=0)
+
+    def tell(result: Result) -> None:
+        if not is_verbose:
+            return
         count = len(result.obligations)
         cases = f"{count} case{'s' if count != 1 else ''}"
         agreed = result.agreement
         ran = f", {agreed.instances} instances at {agreed.points} points" if agreed else ""
-        print(
-            f"{result.verdict:8} {result.rule.full_name:{width}}  {cases}, {result.seconds:.2f} s{ran}"
-        )
+        name = f"{result.rule.full_name:{width}}"
+        print(f"{result.verdict:8} {name}  {cases}, {result.seconds:.2f} s{ran}", flush=True)
+
+    return tell
 
 
 def _print_failures(failed: Sequence[Result]) -> None:

@@ -30,7 +30,14 @@ class Progress:
 
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             console = Console(stderr=True)
-            self._bar = Bar(*columns, TimeElapsedColumn(), console=console, transient=True)
+            # What is printed meanwhile stands above the bar, if it goes to the same terminal.
+            self._bar = Bar(
+                *columns,
+                TimeElapsedColumn(),
+                console=console,
+                transient=True,
+                redirect_stdout=sys.stdout.isatty(),
+            )
             self._bar.start()
             self._task = self._bar.add_task(self.title, total=None)
         return self

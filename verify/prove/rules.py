@@ -8,7 +8,8 @@ proved (agreement/), whether conditions are needed (prove/needed.py), processes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,56 +85,42 @@ class Result:
         return sum(o.decision.seconds for o in self.obligations)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """What is left to say of a rule when its cases are proved."""
-
-    fires: bool
-    conditions: tuple[Needed, ...]
-    agreement: Agreement
-
-
 def prove_rules(
     rules: Sequence[Rule],
     processes: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     before: Mapping[str, Entry] | None = None,
     witness: Witness | None = None,
+    on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """The verdict on each rule, in the same order. `on_progress` gets cases done, cases in all.
 
     `before`: by full name, entries about the same rules by the same solvers. What they say of a case
     is taken over if the text of its goals is still the same.
     `witness`: gets the texts of each case that is proved anew, in the process that proved it.
+    `on_result`: gets each verdict as soon as it and those on the rules before are known.
 
     Raises: WorkerDied.
     """
     known = before or {}
-    refused = {rule: reason for rule in rules for reason in [_ill_sorted(rule)] if reason}
-    work = {rule: [] if rule in refused else list(cases(rule)) for rule in rules}
-    chunks = [(rule, chunk) for rule in rules for chunk in _chunks(work[rule])]
-    tasks = [
-        _Chunk(position, chunk, _old_cases(known.get(rule.full_name)), witness)
-        for position, (rule, chunk) in enumerate(chunks)
-    ]
-    found: dict[Case, Obligation] = {}
-    total = sum(len(chunk) for _, chunk in chunks)
+    claims = [_Claim(k, rule, known.get(rule.full_name)) for k, rule in enumerate(rules)]
+    total = sum(len(claim.cases) for claim in claims)
+    waiting = deque[_Task]([chunk for claim in claims for chunk in claim.chunks(witness)])
+    results: list[Result] = []
     read_facts()  # before the processes begin, so that they share them
     with Workers(processes or process_count()) as workers:
-        for position, decided in workers.each(_decide_all, tasks, _chunk_told):
-            for case, (decision, testimony) in zip(tasks[position].cases, decided):
-                found[case] = Obligation(case, decision, testimony)
-            if on_progress is not None:
-                on_progress(len(found), total)
-        asked = [rule for rule in rules if rule not in refused]
-        rest = _say_rest(workers, asked, work, found, known)
-        tried = _try_open(workers, asked, work, found)
-    return [
-        Result(rule, "unknown", refused[rule])
-        if rule in refused
-        else _verdict(rule, work[rule], found, rest.get(rule), tried.get(rule))
-        for rule in rules
-    ]
+        answers = workers.each(_find, waiting, _told)
+        for claim in claims:
+            while claim.awaited:
+                task, found = next(answers)
+                # What a rule lacks comes before other rules, whose verdicts are told after its own.
+                waiting.extendleft(reversed(claims[task.number].take(task, found)))
+                if on_progress is not None:
+                    on_progress(sum(len(one.found) for one in claims), total)
+            results.append(claim.verdict())
+            if on_result is not None:
+                on_result(results[-1])
+    return results
 
 
 def _ill_sorted(rule: Rule) -> str:
@@ -162,23 +149,8 @@ def run_rules(rules: Sequence[Rule], processes: int | None = None) -> list[Resul
 def _agreements(workers: Workers, rules: Sequence[Rule]) -> list[Agreement]:
     """What the engine makes of instances of each rule, in the same order."""
     tasks = [_Question(position, rule, AGREES) for position, rule in enumerate(rules)]
-    answers = dict(workers.each(_answer, tasks, _question_told))
+    answers = {task.number: found for task, found in workers.each(_find, tasks, _told)}
     return [answers[position] for position in range(len(rules))]
-
-
-def _try_open(
-    workers: Workers,
-    rules: Sequence[Rule],
-    work: Mapping[Rule, list[Case]],
-    found: Mapping[Case, Obligation],
-) -> dict[Rule, Agreement]:
-    """What the engine makes of instances of rules that were neither proved nor refuted.
-
-    Most wrong laws of tensors and loops show there, where the solver finds no values.
-    """
-    verdicts = {r: [found[c].decision.verdict for c in work[r] if c in found] for r in rules}
-    open_ones = [r for r in rules if OPEN in verdicts[r] and REFUTED not in verdicts[r]]
-    return dict(zip(open_ones, _agreements(workers, open_ones)))
 
 
 def _otherwise(rule: Rule, found: Agreement, obligations: tuple[Obligation, ...]) -> Result | None:
@@ -187,11 +159,6 @@ def _otherwise(rule: Rule, found: Agreement, obligations: tuple[Obligation, ...]
         return None
     verdict = "refuted" if found.difference else "unknown"
     return Result(rule, verdict, f"{BUT}{found.reason}", obligations, agreement=found)
-
-
-def _chunks(items: list[Case]) -> Iterator[list[Case]]:
-    for start in range(0, len(items), CASES_A_TASK):
-        yield items[start : start + CASES_A_TASK]
 
 
 # -- cases ------------------------------------------------------------------------------------------
@@ -208,26 +175,17 @@ def _old_cases(entry: Entry | None) -> _OldCases:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Cases of one rule to decide. Answers come with the position of their task.
+    """Cases of one rule to decide."""
 
-    A rule that another process sends back would not do: with a NaN in it, it is not equal to ours.
-    """
-
-    position: int
+    number: int  # of the rule
     cases: list[Case]
     before: _OldCases
-    witness: Witness | None = None
+    witness: Witness | None
 
 
-def _chunk_told(task: _Chunk) -> str:
-    first, *others = task.cases
-    return f"{first} and {len(others)} more cases" if others else str(first)
-
-
-def _decide_all(task: _Chunk) -> tuple[int, list[tuple[Decision, Any]]]:
+def _decide_all(task: _Chunk) -> list[tuple[Decision, Any]]:
     """Decisions, and what the witness says; after a case that fails the others do not matter."""
     decided: list[tuple[Decision, Any]] = []
-    forget_answers()
     for case in task.cases:
         decision = _decided_before(case, task.before) or decide(case, attempts(case))
         is_new = decision.verdict == PROVED and not decision.is_old
@@ -235,7 +193,7 @@ def _decide_all(task: _Chunk) -> tuple[int, list[tuple[Decision, Any]]]:
         decided.append((replace(decision, texts=()), testimony))
         if decision.verdict != PROVED:
             break
-    return task.position, decided
+    return decided
 
 
 def _decided_before(case: Case, old_cases: _OldCases) -> Decision | None:
@@ -251,47 +209,82 @@ def _decided_before(case: Case, old_cases: _OldCases) -> Decision | None:
 # -- rules ------------------------------------------------------------------------------------------
 
 
-def _say_rest(
-    workers: Workers,
-    rules: Sequence[Rule],
-    work: Mapping[Rule, list[Case]],
-    found: Mapping[Case, Obligation],
-    known: Mapping[str, Entry],
-) -> dict[Rule, _Rest]:
-    """Of the rules with proved cases: whether they can fire, need their conditions, and do what was proved."""
-    told: dict[Rule, tuple[Needed, ...] | None] = {}
-    tasks: list[_Question] = []
-    for rule in rules:
-        decisions = [found[case].decision for case in work[rule] if case in found]
-        if len(decisions) < len(work[rule]) or any(d.verdict != PROVED for d in decisions):
-            continue
-        before = _conditions_told(known.get(rule.full_name))
-        told[rule] = before if all(d.is_old for d in decisions) else None
-        tasks.append(_Question(len(tasks), rule, AGREES))
-        if told[rule] is None:
-            tasks.append(_Question(len(tasks), rule, FIRES))
-            tasks += [_Question(len(tasks) + k, rule, k) for k in range(len(rule.where))]
-    positions = {(task.rule, task.about): task.position for task in tasks}
-    answers = dict(workers.each(_answer, tasks, _question_told))
-    rest: dict[Rule, _Rest] = {}
-    for rule, needed in told.items():
-        fires = needed is not None or answers[positions[rule, FIRES]]
-        if needed is None:
-            needed = tuple([answers[positions[rule, k]] for k in range(len(rule.where))])
-        rest[rule] = _Rest(fires, needed, answers[positions[rule, AGREES]])
-    return rest
-
-
 AGREES, FIRES = "the engine does what was proved", "it can fire"
+_About = str | int
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
     """About a rule: AGREES, FIRES, or whether it needs the condition of that number."""
 
-    position: int
+    number: int  # of the rule
     rule: Rule
-    about: str | int
+    about: _About
+
+
+_Task = _Chunk | _Question
+
+
+class _Claim:
+    """A rule on its way to a verdict. `awaited`: how many answers are missing until it is known.
+
+    Of a rule with proved cases is asked whether it can fire, needs its conditions, and does what was
+    proved. A rule with open cases is run too: most wrong laws of tensors and loops show there, where
+    the solver finds no values.
+    """
+
+    def __init__(self, number: int, rule: Rule, before: Entry | None) -> None:
+        self.rule = rule
+        self.refused = _ill_sorted(rule)
+        self.cases = [] if self.refused else list(cases(rule))
+        self.found: dict[Case, Obligation] = {}
+        self.awaited = 0
+        self._number = number
+        self._before = before
+        self._answers: dict[_About, Any] = {}
+        self._needed: tuple[Needed, ...] | None = (
+            None  # as it was told before, where nothing changed
+        )
+
+    def chunks(self, witness: Witness | None) -> list[_Chunk]:
+        """The cases to decide."""
+        starts = range(0, len(self.cases), CASES_A_TASK)
+        self.awaited = len(starts)
+        old = _old_cases(self._before)
+        each = [self.cases[start : start + CASES_A_TASK] for start in starts]
+        return [_Chunk(self._number, chunk, old, witness) for chunk in each]
+
+    def take(self, task: _Task, answer: Any) -> list[_Question]:
+        """Note an answer; gives what is to be asked because of it."""
+        self.awaited -= 1
+        if isinstance(task, _Question):
+            self._answers[task.about] = answer
+            return []
+        for case, (decision, testimony) in zip(task.cases, answer):
+            self.found[case] = Obligation(case, decision, testimony)
+        asked = self._asked() if not self.awaited else []
+        self.awaited += len(asked)
+        return [_Question(self._number, self.rule, about) for about in asked]
+
+    def _asked(self) -> list[_About]:
+        decisions = [obligation.decision for obligation in self.found.values()]
+        verdicts = {decision.verdict for decision in decisions}
+        if verdicts != {PROVED}:
+            return [] if REFUTED in verdicts else [AGREES]
+        if all(decision.is_old for decision in decisions):
+            self._needed = _conditions_told(self._before)
+        return [AGREES, *([FIRES, *range(len(self.rule.where))] if self._needed is None else [])]
+
+    def verdict(self) -> Result:
+        """What is known when no answer is awaited."""
+        if self.refused:
+            return Result(self.rule, "unknown", self.refused)
+        needed = self._needed
+        if needed is None:
+            conditions = range(len(self.rule.where))
+            needed = tuple([self._answers[k] for k in conditions if k in self._answers])
+        fires = self._answers.get(FIRES, True)  # as it did before, where it was not asked
+        return _verdict(self.rule, self.cases, self.found, self._answers.get(AGREES), fires, needed)
 
 
 def _conditions_told(entry: Entry | None) -> tuple[Needed, ...] | None:
@@ -301,29 +294,34 @@ def _conditions_told(entry: Entry | None) -> tuple[Needed, ...] | None:
     return None if entry is None or undecided else tuple(told)
 
 
-def _question_told(task: _Question) -> str:
+def _told(task: _Task) -> str:
+    if isinstance(task, _Chunk):
+        first, *others = task.cases
+        return f"{first} and {len(others)} more cases" if others else str(first)
     about = task.about
     what = about if isinstance(about, str) else f"condition {about + 1} is needed"
     return f"{task.rule.full_name} (whether {what})"
 
 
-def _answer(task: _Question) -> tuple[int, Any]:
-    rule, about = task.rule, task.about
+def _find(task: _Task) -> Any:
     forget_answers()
+    if isinstance(task, _Chunk):
+        return _decide_all(task)
+    rule, about = task.rule, task.about
     if about == AGREES:
-        return task.position, agreement(rule)
+        return agreement(rule)
     if isinstance(about, int):
-        return task.position, is_needed(rule, about)
-    fires = not _has_conditions(rule) or any(can_fire(c, attempts(c)) for c in cases(rule))
-    return task.position, fires
+        return is_needed(rule, about)
+    return not _has_conditions(rule) or any(can_fire(c, attempts(c)) for c in cases(rule))
 
 
 def _verdict(
     rule: Rule,
     claimed: list[Case],
     found: Mapping[Case, Obligation],
-    rest: _Rest | None,
-    tried: Agreement | None,
+    agreed: Agreement | None,
+    fires: bool,
+    needed: tuple[Needed, ...],
 ) -> Result:
     obligations = tuple([found[case] for case in claimed if case in found])
     if not claimed:
@@ -332,24 +330,21 @@ def _verdict(
         for obligation in obligations:
             if obligation.decision.verdict == verdict:
                 why = f"{obligation.case}: {obligation.decision.reason or 'the sides differ'}"
-                if tried is not None and tried.difference:
-                    why = f"{tried.difference}\n  (the solver leaves it open, {why})"
-                    return Result(rule, "refuted", f"over {why}", obligations, agreement=tried)
+                if agreed is not None and agreed.difference:
+                    why = f"{agreed.difference}\n  (the solver leaves it open, {why})"
+                    return Result(rule, "refuted", f"over {why}", obligations, agreement=agreed)
                 return Result(rule, name, why, obligations)
-    assert rest is not None
-    if not rest.fires:
+    assert agreed is not None
+    if not fires:
         return Result(rule, "unknown", "no values were found that meet its conditions", obligations)
-    otherwise = _otherwise(rule, rest.agreement, obligations)
+    otherwise = _otherwise(rule, agreed, obligations)
     if otherwise is not None:
         return otherwise
-    for needed in rest.conditions:
-        if needed.verdict == UNNEEDED:
-            why = (
-                f"condition `{needed.condition}` is not needed for soundness: drop it or mark it"
-                " `when`"
-            )
-            return Result(rule, "unknown", why, obligations, rest.conditions, rest.agreement)
-    return Result(rule, PROVED_VERDICT, "", obligations, rest.conditions, rest.agreement)
+    for one in needed:
+        if one.verdict == UNNEEDED:
+            why = f"condition `{one.condition}` is not needed for soundness: drop it or mark it `when`"
+            return Result(rule, "unknown", why, obligations, needed, agreed)
+    return Result(rule, PROVED_VERDICT, "", obligations, needed, agreed)
 
 
 _ALWAYS_MET = frozenset({"independent", "loop_free"})  # by some term, whatever else is asked of it

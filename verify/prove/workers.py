@@ -13,11 +13,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -64,26 +64,28 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def each(
-        self, work: Callable[[Task], Found], tasks: Sequence[Task], told: Callable[[Task], str]
-    ) -> Iterator[Found]:
-        """What `work` finds for each task, as it comes. `told`: a task in words, for errors.
+        self, work: Callable[[Task], Found], tasks: Iterable[Task], told: Callable[[Task], str]
+    ) -> Iterator[tuple[Task, Found]]:
+        """Each task with what `work` finds for it, as it comes. `told`: a task in words, for errors.
+
+        Tasks may be put into a deque while it is worked on.
 
         Raises: WorkerDied, and what `work` raises.
         """
-        if self._count == 1 or len(tasks) <= 1:
-            yield from map(work, tasks)
-            return
-        waiting, running = iter(tasks), dict[Future[Found], Task]()
+        waiting = tasks if isinstance(tasks, deque) else deque(tasks)
+        running = dict[Future[Found], Task]()
         try:
-            while True:
-                free = self._count + 1 - len(running)  # one task waits, so that no process does
-                for task in islice(waiting, free):
+            while waiting or running:
+                if not running and (self._count == 1 or len(waiting) == 1):
+                    task = waiting.popleft()
+                    yield task, work(task)
+                    continue
+                while waiting and len(running) <= self._count:  # one waits, so that no process does
+                    task = waiting.popleft()
                     running[self._submit(work, task)] = task
-                if not running:
-                    return
                 for future in wait(running, INTERRUPT_SECONDS, FIRST_COMPLETED).done:
-                    yield future.result()
-                    del running[future]
+                    found = future.result()
+                    yield running.pop(future), found
         except BrokenProcessPool:
             lost = [told(task) for future, task in running.items() if _is_lost(future)]
             raise WorkerDied(_message(lost)) from None
