@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from re import findall
 
 import pytest
 
+from proofgrad import Tensor
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.explain.counterexample import explain
+from proofgrad.verify.explain.tensor_script import _FORMS
 from proofgrad.verify.prove.rules import prove_rules
 
 HEAD = "  the same with Tensors:\n"
@@ -55,11 +58,19 @@ def test_the_script_of_a_counterexample_prints_two_different_results(
     assert left != right
 
 
+def test_each_method_of_scripts_is_one_of_tensors() -> None:
+    methods = {name for form in _FORMS.values() for name in findall(r"\.(\w+)\(", form)}
+    assert {"sqrt", "trunc", "maximum"} <= methods
+    assert [name for name in sorted(methods) if not hasattr(Tensor, name)] == []
+
+
 @pytest.mark.parametrize(
     ("line", "domain"),
     [
         ("rule halves: x // 2 * 2 => x", "index"),  # Tensors have no index type
         ("rule double: exp2(x + x) => exp2(x)", "float32"),  # machines round it in their own way
+        ("rule digits: tf32(x) => x", "float32"),  # Tensors have no such method
+        ("rule bits: bitcast(bitcast(x: int32, float32), int32) => x", "cast"),  # a NaN is any NaN
     ],
 )
 def test_a_counterexample_that_tensors_cannot_say_has_no_script(line: str, domain: str) -> None:

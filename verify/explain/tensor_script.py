@@ -18,11 +18,12 @@ from proofgrad.verify.sample.rules import Outcome, Trial, can_sample
 
 # Parts of each are in parentheses already. Others (exp2, log2, sin, mulacc) are left out: machines
 # may round them in their own way, or Tensors have no such operation.
+_NO_METHOD = frozenset({Ops.TF32})
 _FORMS: dict[Ops, str] = {
     **{
         op: f"{{0}}.{row.name}()"
         for op, row in ELEMENTS.items()
-        if row.name and op in UNARY - APPROXIMATED
+        if row.name and op in UNARY - APPROXIMATED - _NO_METHOD
     },
     Ops.NEG: "-{0}",
     Ops.NOT: "~{0}",
@@ -94,6 +95,8 @@ class _Script:
                 return _tensor(self._trial.term(term), dtype)
             case Node(op, _, _) if Ops[op] not in {*_FORMS, Ops.CAST, Ops.BITCAST}:
                 raise _NoScript
+            case Node("BITCAST", (source,), _) if _is_nan(self._trial.term(source)):
+                raise _NoScript  # its bits are those of any NaN, and a machine has one
             case Node(op, src, _):
                 parts = [self._operand(source) for source in src]
                 if op in ("CAST", "BITCAST"):
@@ -113,6 +116,10 @@ def _scriptable(dtype: DType) -> DType:
     if dtype not in dtypes.all:
         raise _NoScript
     return dtype
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _number(value: Any) -> str:
