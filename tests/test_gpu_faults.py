@@ -21,6 +21,9 @@ FOUND: dict[str, list[str]] = {
     "one group more than results": [*BOTH, f"the emulator: {FAULT}"],
     "the items of a group leave out an element": [*BOTH, f"the emulator: {VALUES}"],
     "a barrier inside of the loop before it": BOTH,
+    "a barrier inside of the last of several loops": BOTH,
+    "items add the sum of another item than their partner": [*BOTH, f"the emulator: {VALUES}"],
+    "the parts of a sum overlap": [*BOTH, f"the emulator: {VALUES}"],
     "local memory of one element less": BOTH,  # it ends with a whole 16 bytes
     "all items store to one position of local memory": [*BOTH, f"the emulator: {VALUES}"],
     "a barrier is not printed": [f"the emulator: {VALUES}"],
@@ -40,6 +43,7 @@ FOUND: dict[str, list[str]] = {
         *BOTH,
         f"the emulator: {VALUES}",
     ],
+    "a product of matrices takes a row for its column": [*BOTH, f"the emulator: {VALUES}"],
     "a product of matrices takes rows that are not rounded": [f"the emulator: {REFUSED}"],
     "registers of a fragment are exchanged": [f"the emulator: {VALUES}"],
     "registers of a rounded fragment are exchanged": [f"the emulator: {VALUES}"],

@@ -96,6 +96,26 @@ def early_reading(linear: UOp) -> UOp:
     return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
 
 
+def last_early_reading(linear: UOp) -> UOp:
+    """As `early_reading`, of the last of several local memories alone."""
+    *_, last = [n for n in linear.src if n.op is Ops.FILLED]
+    nodes = [n for n in linear.src if n is not last]
+    nodes.insert(nodes.index(last.src[0]) + 1, last)
+    return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
+
+
+def wrong_partner(linear: UOp) -> UOp:
+    """Items add the sum of an item that is one nearer to them than it should be."""
+    distances = [n.src[0] for n in linear.src if n.op is Ops.AND and n.src[0].op is Ops.ADD]
+    return _with(linear, {n: n - 1 for n in distances})
+
+
+def overlapping_parts(linear: UOp) -> UOp:
+    """The parts of a sum that items add up share an element with the next part, and others are in none."""
+    lane = _ranges(linear, AxisRole.LANE)[0]
+    return _with(linear, _moved(_of_memory(linear, Ops.LOAD, Ops.PARAM), lambda at: at - lane))
+
+
 def small_local_memory(linear: UOp) -> UOp:
     """Local memory has one element less than is stored there."""
     scratch = [n for n in linear.src if n.op is Ops.SCRATCH]
@@ -127,6 +147,11 @@ def neighbours_column(linear: UOp) -> UOp:
     return _other_products(linear, change)
 
 
+def row_as_column(linear: UOp) -> UOp:
+    """What an item holds of the rows stands for its column too in a product of matrices."""
+    return _other_products(linear, lambda src: (*src[:2], src[3], *src[3:]))
+
+
 def rows_as_they_are(linear: UOp) -> UOp:
     """A product of matrices takes rows of float32 that nothing has rounded."""
     return _other_products(linear, lambda src: (*src[:3], *[row.src[0] for row in src[3:]]))
@@ -139,6 +164,9 @@ ORDER: dict[str, tuple[str, Change]] = {
     "one group more than results": ("rows", one_group_more),
     "the items of a group leave out an element": ("rows", short_lane),
     "a barrier inside of the loop before it": ("rows", early_reading),
+    "a barrier inside of the last of several loops": ("rows", last_early_reading),
+    "items add the sum of another item than their partner": ("rows", wrong_partner),
+    "the parts of a sum overlap": ("rows", overlapping_parts),
     "local memory of one element less": ("rows", small_local_memory),
     "all items store to one position of local memory": ("rows", one_position),
     "the rows of an item are exchanged in a product of matrices": ("product", rows_exchanged),
@@ -147,6 +175,7 @@ ORDER: dict[str, tuple[str, Change]] = {
         "columns",
         neighbours_column,
     ),
+    "a product of matrices takes a row for its column": ("columns", row_as_column),
     "a product of matrices takes rows that are not rounded": ("rounded", rows_as_they_are),
 }
 
