@@ -52,7 +52,9 @@ class FileHeader:
 
 
 def _domains(tree: Syntax, source: Source) -> tuple[str, ...]:
-    for token in tree.children:
+    for before, token in enumerate(tree.children):
+        if token in tree.children[:before]:
+            raise RuleError(source, position_of(token), f"{str(token)!r} is named twice")
         if token not in names.DOMAINS:
             raise RuleError(
                 source,
