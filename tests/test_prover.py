@@ -136,6 +136,15 @@ def test_a_rule_that_is_left_open_says_what_to_do() -> None:
     assert "no answer\n  neither a proof nor a counterexample was found: state it for" in told
 
 
+def test_a_rule_that_only_its_execution_refutes_is_not_called_open() -> None:
+    text = "ruleset open over tensor rule a: flip(permute(x, p), a) => permute(flip(x, a), p)"
+    (rule,) = parse_rules(text, check_order=False).rules
+    case = next(iter(cases(rule)))
+    left = Obligation(case, decide(case, []))
+    told = explain(Result(rule, "refuted", "element 0 differs", (left,)))
+    assert told.endswith("element 0 differs")
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("rule", "expected"),

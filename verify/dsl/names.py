@@ -60,7 +60,8 @@ CALL_NAMES = {op: name for name, (op, _) in CALL_OPS.items()}
 def written(op: str) -> str:
     """An operation as rule files have it: a symbol or a name."""
     symbols = {op: symbol for symbol, op in (*INFIX_OPS.items(), *PREFIX_OPS.items())}
-    return symbols.get(op) or CALL_NAMES.get(op, op)
+    name = op.removesuffix("[]")  # of a reduction
+    return symbols.get(op) or CALL_NAMES.get(name, name) + op[len(name) :]
 
 
 CAST_OPS = {"cast": "CAST", "bitcast": "BITCAST"}

@@ -168,7 +168,7 @@ class Terms:
         op: Expr
         if function in names.REDUCE_OPS:
             op = Text(names.REDUCE_OPS[str(function)])
-        elif function == "fold" and inside:
+        elif function == "fold" and inside and not over_loop:
             op = self.expressions.arg(inside.pop(0))
         else:
             raise self._scope.error(
@@ -180,6 +180,7 @@ class Terms:
             value = self.term(body)
             if isinstance(op, Text):
                 self._scope.types.takes(value.type, op.value, position_of(tree))
+                self._scope.types.takes(value.type, f"{op.value}[]", position_of(tree))
             return Node("REDUCE", (value, *ranges), value.type, op)
         self._check_whole(function, "loop")
         self._scope.check_count(function, len(inside), 1, what="axes")

@@ -31,7 +31,11 @@ _INSTEAD = {
     "FDIV": "it divides floats: `//` rounds down, truncdiv rounds towards zero",
     "FLOORDIV": "it divides integers: write `/`",
     "MOD": "it is of integers: write fmod, whose result has the sign of the first",
+    "MAX[]": "the largest of no values is the smallest of the type, and an index has none",
+    "MIN[]": "the smallest of no values is the largest of the type, and an index has none",
 }
+# Reductions, which of no values give the smallest or largest of the type.
+_REDUCED = {f"{op}[]": OP_KINDS[op] - {Kind.INDEX} for op in ("MAX", "MIN")}
 _COMPARISON_OF_BITS = re.compile(r"(<|>|==|!=)[^,()]*[&|]|[&|][^,()]*(<|>|==|!=)")
 
 
@@ -192,7 +196,8 @@ class Types:
             )
 
     def _check_operation(self, type_: str, op: str, position: Position) -> None:
-        allowed = OP_KINDS.get(op) if op != "<=" else NUMBERS - FLOATS | {Kind.BOOL}
+        kinds = {**OP_KINDS, **_REDUCED, "<=": NUMBERS - FLOATS | {Kind.BOOL}}
+        allowed = kinds.get(op)
         if allowed is None:
             return
         wrong = [d.name for d in self.possible(type_) if d.kind not in allowed]

@@ -40,9 +40,8 @@ def explain(result: Result) -> str:
         head += f", line {result.rule.line}:\n    {result.rule.text.strip()}"
     failed = result.refutation
     if failed is None or failed.decision.outcome is None:
-        advice = (
-            f"\n  {ADVICE}" if any([o.decision.verdict == OPEN for o in result.obligations]) else ""
-        )
+        is_open = any([o.decision.verdict == OPEN for o in result.obligations])
+        advice = f"\n  {ADVICE}" if is_open and result.verdict == "unknown" else ""
         return f"{head}\n  {result.reason}{advice}"
     return f"{head}\n{_counterexample(failed)}"
 
