@@ -110,6 +110,14 @@ def test_a_false_line_of_bounds_is_refused(line: str, domain: str) -> None:
     assert agreement(rule).difference
 
 
+def test_a_cotangent_of_no_shape_is_refused() -> None:
+    text = (
+        "ruleset cotangent over derivative\ncotangent a: reshape(x, s), g => expand(g, shape(x))\n"
+    )
+    (rule,) = rules_of(text)
+    assert "the engine cannot run it on" in agreement(rule).difference
+
+
 def test_a_wrong_cotangent_is_refused() -> None:
     text = "ruleset cotangent over derivative\ncotangent fdiv: x / y, g => g / y, -(g / y * x)\n"
     (rule,) = rules_of(text)

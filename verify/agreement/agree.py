@@ -215,7 +215,7 @@ class _Trial:
                 if result is not None and result is not node:
                     return result
         except _ERRORS as error:
-            raise Differs(f"  the engine cannot run it on\n{shown(node)}\n  {error!r}") from error
+            raise _cannot_run(node, error) from error
         return None
 
     def _alone(self) -> Rewriter:
@@ -266,9 +266,16 @@ class _Trial:
                 return matcher.holds(node, self._facts)
 
     def _derived(self, node: UOp, random: Random) -> int:
-        found = wrong_cotangent(self._rules, node, self._facts, random)
+        try:
+            found = wrong_cotangent(self._rules, node, self._facts, random)
+        except ShapeError as error:
+            raise _cannot_run(node, error) from error
         if found is None:
             return 0
         if found.difference:
             raise Differs(f"  of\n{shown(node)}\n  {found.difference}")
         return max(found.points, 1)
+
+
+def _cannot_run(node: UOp, error: Exception) -> Differs:
+    return Differs(f"  the engine cannot run it on\n{shown(node)}\n  {error!r}")
