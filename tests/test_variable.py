@@ -239,6 +239,20 @@ def test_wrong_sizes_are_refused(wrong: Any, message: str) -> None:
     assert issubclass(ShapeError, ValueError)
 
 
+@pytest.mark.parametrize("value", [2.5, 2.0, np.float32(2), "2", None])
+def test_variable_takes_no_value_or_bound_that_is_no_whole_number(value: Any) -> None:
+    with pytest.raises(TypeError, match="variable n stands for whole numbers, not "):
+        Variable("n", 1, 4).bind(value)
+    with pytest.raises(TypeError, match="variable n stands for whole numbers, not "):
+        Variable("n", 1, value)
+
+
+def test_variable_takes_ints_of_numpy_and_of_tensors() -> None:
+    n = Variable("n", np.int64(1), 4)
+    assert [n.bind(k).val for k in (np.uint8(3), Tensor([3])[0])] == [3, 3]
+    assert n is Variable("n", 1, 4)
+
+
 def test_cache_is_written_at_a_variable_position() -> None:
     position = Variable("position", 0, 7)
     cache = Tensor.zeros(2, 8).contiguous().realize()

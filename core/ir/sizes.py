@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, TypeAlias
@@ -26,9 +27,10 @@ _Monomials: TypeAlias = "dict[tuple[UOp, ...], int]"
 
 
 def variable(name: str, smallest: int, largest: int) -> UOp:
-    """An index that is the same everywhere in a run. Raises: ValueError for empty bounds."""
+    """An index that is the same everywhere in a run. Raises: ValueError for empty bounds, TypeError for others than whole numbers."""
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"the name of a variable is an identifier, not {name!r}")
+    smallest, largest = _whole(name, smallest), _whole(name, largest)
     if not 0 <= smallest <= largest:
         raise ValueError(
             f"variable {name}: bounds {smallest} to {largest} must be 0 or more, in order"
@@ -40,13 +42,24 @@ Variable = variable  # the name that users know
 
 
 def bind(node: UOp, value: int) -> UOp:
-    """The variable with its value. Raises: ValueError if that is out of its bounds."""
+    """The variable with its value. Raises: ValueError if that is out of its bounds, TypeError if it is no whole number."""
     if node.op is not Ops.VARIABLE:
         raise ValueError("only a variable that has no value yet can be bound")
     name, smallest, largest = node.arg
+    value = _whole(name, value)
     if not smallest <= value <= largest:
         raise ValueError(f"variable {name} is from {smallest} to {largest}, not {value}")
-    return UOp(Ops.BIND, dtypes.index, (node, UOp.index(int(value))))
+    return UOp(Ops.BIND, dtypes.index, (node, UOp.index(value)))
+
+
+def _whole(name: str, value: Any) -> int:
+    """The value or bound of a variable as an int: what indexes a list, as ints of numpy do."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"variable {name} stands for whole numbers, not {value!r} ({type(value).__name__})"
+        ) from None
 
 
 def unbind(node: UOp) -> tuple[UOp, int]:
