@@ -192,6 +192,22 @@ def test_saving_replaces_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+def test_state_of_other_libraries_is_named_by_its_type() -> None:
+    """Of a Tensor of torch it said that it is a Tensor, and that a state is made of Tensors."""
+    layer = nn.Linear(2, 1, bias=False)
+    with pytest.raises(TypeError, match=r"weight is a numpy\.ndarray; a state is made of Tensors"):
+        load_state_dict(layer, {"weight": np.zeros((1, 2), np.float32)})  # type: ignore[dict-item]
+
+
+def test_names_that_a_file_could_not_be_read_with_are_refused(tmp_path: Path) -> None:
+    """A Tensor named as the place of metadata is made a file that nothing loads."""
+    pytest.importorskip("safetensors")
+    for name, error in (("__metadata__", ValueError), (1, TypeError)):
+        with pytest.raises(error, match="name"):
+            state.safe_save({name: Tensor([1.0])}, tmp_path / "model.safetensors")  # type: ignore[dict-item]
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_keeps_a_file_from_being_written_is_an_os_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -642,6 +658,17 @@ def test_npz_keeps_the_types_of_numpy(tmp_path: Path) -> None:
     assert found.keys() == tensors.keys()
     assert all(same(found[name], tensors[name]) for name in tensors)
     assert np.load(path)["float32"].tolist() == tensors["float32"].tolist()
+
+
+def test_npz_saves_no_8_bit_floats_as_float32(tmp_path: Path) -> None:
+    with pytest.raises(DtypeError, match=r"cannot save 'a': npz has no dtypes.fp8e5m2; use safe_s"):
+        state.npz_save({"a": Tensor([1.0]).cast("fp8e5m2")}, tmp_path / "a.npz")
+
+
+def test_npz_says_which_array_is_of_a_type_that_tensors_lack(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", fine=np.ones(2), odd=np.array([1j]))
+    with pytest.raises(DtypeError, match=r"'odd' of .*a\.npz: cannot make a Tensor"):
+        state.npz_load(tmp_path / "a.npz")
 
 
 def test_npz_of_pickles_of_too_much_or_of_other_types_is_refused(tmp_path: Path) -> None:

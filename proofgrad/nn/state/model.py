@@ -127,7 +127,10 @@ def _check_names(own: Mapping[str, Tensor], given: Mapping[str, Tensor], strict:
 def _fitting(name: str, own: Tensor, given: Tensor) -> Tensor:
     """The value in the shape of its position; one element may be () or (1,)."""
     if not isinstance(given, Tensor):
-        raise TypeError(f"{name} is a {type(given).__name__}; a state is made of Tensors")
+        kind = type(given)
+        raise TypeError(
+            f"{name} is a {kind.__module__}.{kind.__qualname__}; a state is made of Tensors"
+        )
     if given.shape == own.shape:
         return given
     if {given.shape, own.shape} == {(), (1,)}:

@@ -10,8 +10,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from typing import Any
 
-from proofgrad import DtypeError, Tensor
+from proofgrad import DtypeError, Tensor, dtypes
 from proofgrad.nn.state.archive import LIMIT_BYTES
 from proofgrad.nn.state.files import FormatError, replacing, shown
 
@@ -46,11 +47,18 @@ def npz_load(
         other = [name for name, array in found.items() if not isinstance(array, numpy.ndarray)]
         if other:
             raise FormatError(f"{fn} has members that are no arrays: {shown(other)}")
-        return {name: Tensor(array, device) for name, array in found.items()}
+        return {name: _tensor(fn, name, array, device) for name, array in found.items()}
     except _BROKEN as error:
         if isinstance(error, (FileNotFoundError, FormatError, DtypeError)):
             raise
         raise FormatError(f"{fn} is no npz file of numbers: {shown(error)}") from None
+
+
+def _tensor(fn: object, name: str, array: Any, device: str | None) -> Tensor:
+    try:
+        return Tensor(array, device)
+    except DtypeError as error:
+        raise DtypeError(f"{name!r} of {fn}: {error}") from None
 
 
 def npz_save(tensors: Mapping[str, Tensor], fn: str | os.PathLike[str]) -> None:
@@ -61,7 +69,7 @@ def npz_save(tensors: Mapping[str, Tensor], fn: str | os.PathLike[str]) -> None:
     import numpy
 
     for name, tensor in tensors.items():
-        if tensor.dtype.is_float and not hasattr(numpy, tensor.dtype.name):
+        if dtypes.is_float(tensor.dtype) and not hasattr(numpy, tensor.dtype.name):
             raise DtypeError(f"cannot save {name!r}: npz has no {tensor.dtype}; use safe_save")
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     with replacing(fn) as aside, open(aside, "wb") as file:

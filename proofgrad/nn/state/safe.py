@@ -49,6 +49,7 @@ _TYPES = (
     ("F32", "float32", "float32"),
     ("F64", "float64", "float64"),
 )
+_TEXTS = "__metadata__"
 # What programs that read such files themselves import.
 safe_dtypes: dict[str, DType] = {code: getattr(dtypes, name) for code, name, _ in _TYPES}
 inverse_safe_dtypes: dict[DType, str] = {dtype: code for code, dtype in safe_dtypes.items()}
@@ -74,7 +75,7 @@ def safe_load(fn: Source, device: str | None = None) -> dict[str, Tensor]:
             device,
         )
         for name, entry in header.items()
-        if name != "__metadata__"
+        if name != _TEXTS
     }
 
 
@@ -94,7 +95,8 @@ def safe_save(
 ) -> None:
     """Write the Tensors to a safetensors file, which replaces one that is there in one step.
 
-    Raises: DtypeError for a type that the format lacks, TypeError for metadata that is not text; OSError, and
+    Raises: DtypeError for a type that the format lacks, TypeError for names and metadata that are not text, ValueError for a Tensor
+        that is named "__metadata__"; OSError, and
         then a file that was there is as it was.
 
     Example:
@@ -111,6 +113,10 @@ def safe_save(
             f"safe_save takes Tensors by name, not {type(tensors).__name__}; see get_state_dict"
         )
     for name, tensor in tensors.items():
+        if not isinstance(name, str):
+            raise TypeError(f"names of Tensors in a file are text, not {name!r}")
+        if name == _TEXTS:
+            raise ValueError(f"no Tensor is named {name!r}: there the format has its metadata")
         if not isinstance(tensor, Tensor):
             raise TypeError(f"safe_save takes Tensors, and {name!r} is {tensor!r}")
     if tensors:
