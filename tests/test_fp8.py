@@ -11,7 +11,7 @@ import z3
 from devices import opened
 from proven import fully_proved
 
-from proofgrad import Tensor, dtypes
+from proofgrad import GradientError, Tensor, TinyJit, dtypes
 from proofgrad.core.compile.passes.forms import Form, FormError, check_form
 from proofgrad.core.ir.dtypes import DType, round_float
 from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
@@ -320,6 +320,73 @@ def test_what_computes_with_codes_is_refused() -> None:
     node = Tensor([1.0], dtype="fp8e4m3").uop
     with pytest.raises(FormError, match="only stored"):
         check_form(Form.TENSOR_GRAPH, UOp.sink(node.alu(Ops.ADD, node)))
+
+
+@pytest.mark.parametrize("dtype", dtypes.fp8s, ids=str)
+def test_gradients_pass_through_codes_as_through_other_casts(dtype: DType) -> None:
+    x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    c = x.cast(dtype)
+
+    def gradient(y: Tensor) -> list[list[float]]:
+        return y.float().sum().gradient(x)[0].tolist()
+
+    assert gradient(c) == [[1.0] * 3] * 2
+    assert gradient(c.cast("fp8e5m2").half() * 3) == [[3.0] * 3] * 2
+    moved = c.T.reshape(6).pad((1, 1))[1:].flip(0)[:4]
+    assert gradient(moved.contiguous().float() * Tensor([1.0, 2.0, 3.0, 4.0])) == [[0.0, 0.0, 3.0], [0.0, 4.0, 2.0]]  # fmt: skip
+    assert gradient(c[:1].expand(4, 3)) == [[4.0] * 3, [0.0] * 3]
+    assert gradient((x > 2).where(c, 0).cat(c)) == [[1.0, 1.0, 2.0], [2.0] * 3]
+    assert gradient(c[Tensor([1, 1, 0])]) == [[1.0] * 3, [2.0] * 3]
+    assert gradient(c.gather(1, Tensor([[1], [2]]))) == [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    assert gradient(c * 2 + c) == [[3.0] * 3] * 2
+    assert gradient(c.relu().max(1)) == [[0.0, 0.0, 1.0]] * 2
+    assert gradient(c @ Tensor([1.0, 2.0, 3.0]).cast(dtype)) == [[1.0, 2.0, 3.0]] * 2
+
+
+def test_gradients_of_codes_are_not_rounded_to_them() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    small = Tensor([2.0**-20, 0.1])
+    assert (x.cast("fp8e4m3").float() * small).sum().gradient(x)[0].tolist() == small.tolist()
+    (found,) = (x.cast("fp8e4m3").expand(3, 2).float() * 0.1).sum().gradient(x)
+    assert found.dtype is dtypes.float32 and found.allclose(Tensor([0.3, 0.3])).item()
+
+
+def test_ways_of_gradients_through_codes_are_lost_as_others_are() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    recorded = TinyJit(lambda x: x.cast("fp8e5m2").realize())
+    with Tensor.no_grad():
+        ungiven = x.cast("fp8e5m2")
+    for cut in (x.cast("fp8e5m2").detach(), ungiven, [recorded(x) for _ in range(3)][-1]):
+        with pytest.raises(GradientError, match="no gradient passes from this value"):
+            cut.float().sum().gradient(x)
+    assert x.cast("fp8e5m2").realize().float().sum().gradient(x)[0].tolist() == [1.0, 1.0]
+
+
+def test_a_code_that_is_to_take_a_gradient_is_refused() -> None:
+    with pytest.raises(GradientError, match="fp8e4m3: 8-bit floats are only stored; keep it in"):
+        Tensor([1.0], dtype="fp8e4m3", requires_grad=True)
+
+
+@pytest.mark.parametrize("dtype", ["fp8e4m3", "fp8e5m2"])
+def test_weights_scaled_to_codes_learn(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x = Tensor(rng.normal(size=(32, 4)).astype(np.float32))
+    y = x @ Tensor([[1.0], [-2.0], [0.5], [3.0]])
+    weight = Tensor.zeros(4, 1, requires_grad=True)
+
+    def coded(t: Tensor) -> Tensor:
+        scale = (t.abs().max() / 448.0).detach() + 1e-12
+        return (t / scale).cast(dtype).float() * scale
+
+    def step() -> Tensor:
+        loss = (coded(x) @ coded(weight) - y).square().mean()
+        (gradient,) = loss.gradient(weight)
+        weight.assign(weight.detach() - gradient * 0.2)
+        return loss.realize(weight)
+
+    step = TinyJit(step)
+    losses = [step().item() for _ in range(20)]
+    assert losses[-1] < losses[0] / 50
 
 
 def test_codes_are_shared_with_torch_in_both_directions() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
@@ -20,6 +21,7 @@ from proofgrad.core.rewrite.engine import cotangents
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.tensor.data.bodies import each_without_bodies
+from proofgrad.core.tensor.data.promotion import computed_dtype
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.movement.joining import GROUP
 from proofgrad.core.tensor.runtime.canonical import COMPUTED, note_computed
@@ -175,16 +177,26 @@ def _parts(library: Library, facts: Facts, node: UOp, cotangent: UOp) -> tuple[U
         node = UOp(CONTIGUOUS, node.dtype, node.src)
     if node.op is not Ops.COPY:
         rules = library.sets[library.cotangents]
-        return cotangents(rules, node, cotangent, facts, library.journal)
+        return cotangents(rules, _of_numbers(node), cotangent, facts, library.journal)
     below = reversed(node.src[0].toposort())
     home = next((part.arg for part in below if part.op in (Ops.COPY, Ops.DEVICE)), None)
-    return (cotangent if home is None else UOp(Ops.COPY, node.dtype, (cotangent,), home),)
+    return (cotangent if home is None else UOp(Ops.COPY, cotangent.dtype, (cotangent,), home),)
+
+
+def _of_numbers(node: UOp) -> UOp:
+    """The operation on float32 where it moves, chooses or casts 8-bit floats: their cotangents are float32, as what is computed of them is."""
+    if not (node.dtype.is_code or any([source.dtype.is_code for source in node.src])):
+        return node
+    sources = tuple([source.cast(computed_dtype(source.dtype)) for source in node.src])
+    return UOp(node.op, computed_dtype(node.dtype), sources, node.arg)
 
 
 def _on_a_path(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
     """The float nodes through which a target reaches the root."""
     needed: set[UOp] = set()
     for node in order:
-        if node in targets or (node.dtype.is_float and not needed.isdisjoint(passed_to(node))):
+        if node in targets or (
+            dtypes.is_float(node.dtype) and not needed.isdisjoint(passed_to(node))
+        ):
             needed.add(node)
     return needed

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import BUFFER
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.autograd import nodes_reached
@@ -68,7 +69,7 @@ def unreached(order: Sequence[UOp], targets: Sequence[_T], nodes: Sequence[UOp])
     present = set(order)
     data = [t for t in live_tensors() if id(t) in TensorBase._leaves or t._requires_grad is False]
     given = {_first_leaf(node) for one in data for node in (one._uop, computed(one._uop))}
-    is_known = given.issuperset([n for n in order if n.op is BUFFER and n.dtype.is_float])
+    is_known = given.issuperset([n for n in order if n.op is BUFFER and dtypes.is_float(n.dtype)])
     return [targets[k] for k in missing if nodes[k] in present or not is_known]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import BUFFER, DETACH
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.autograd import leads_to, passed_to
@@ -99,6 +100,6 @@ def floats_reached(root: UOp) -> Iterator[UOp]:
         node = stack.pop()
         yield node
         for source in () if node.op is BUFFER else passed_to(node):
-            if source.dtype.is_float and source not in seen:
+            if dtypes.is_float(source.dtype) and source not in seen:
                 seen.add(source)
                 stack.append(source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.ir.uop import UOp
@@ -100,7 +101,7 @@ def _find_origins(recording: _Recording, targets: Sequence[Target]) -> None:
     written = {id(tensor) for tensor, _ in holders.noted()}
     for target in targets:
         root = target.tensor._uop
-        if target.source is None and root.dtype.is_float:
+        if target.source is None and dtypes.is_float(root.dtype):
             read = holders.readers(set(floats_reached(without_bodies(root))))
             found = [source for source, _ in read if not source.gradient]
             found = [one for one in found if id(one.get(recording.arguments)) not in written]

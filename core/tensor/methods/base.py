@@ -160,9 +160,14 @@ class TensorBase(metaclass=ShowsTraining):
 
     def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
         TRACING.on = settings.traces_methods()
-        if requires_grad and (self.dtype.is_int or self.dtype.is_bool):
+        if requires_grad and not self.dtype.is_float:
+            instead = 'write 1.0 for 1, or name dtype="float32"'
+            if self.dtype.is_code:
+                instead = (
+                    "8-bit floats are only stored; keep it in float32, and cast it where it is used"
+                )
             raise GradientError(
-                f'requires_grad=True is for floats, and this is {self.dtype}: write 1.0 for 1, or name dtype="float32"'
+                f"requires_grad=True is for floats, and this is {self.dtype}: {instead}"
             )
         self._requires_grad = requires_grad
         if requires_grad and is_on_disk(self.device):
@@ -200,7 +205,7 @@ class TensorBase(metaclass=ShowsTraining):
         links = _links_of_view(uop, self) if op in ALIASES or uop is self._uop else None
         if links is None and IN_FILE in device:
             Device[device]  # raises: nothing is computed there
-        if GRADIENTS.are_off and uop.dtype.is_float:
+        if GRADIENTS.are_off and dtypes.is_float(uop.dtype):
             uop = _without_gradient(uop)
         if TRACING.on:
             note_origin(uop)
@@ -212,7 +217,7 @@ class TensorBase(metaclass=ShowsTraining):
 
     def _apart(self, alias: UOp) -> Self:
         """As `_with`, of what shows elements of this Tensor, in a Tensor that is no view."""
-        if GRADIENTS.are_off and alias.dtype.is_float:
+        if GRADIENTS.are_off and dtypes.is_float(alias.dtype):
             alias = _without_gradient(alias)
         if TRACING.on:
             note_origin(alias)

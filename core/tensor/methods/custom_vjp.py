@@ -17,7 +17,7 @@ from proofgrad.core.ir.shapes import show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import GradientError
 from proofgrad.core.tensor.data.nodes import constant_node
-from proofgrad.core.tensor.data.promotion import promote
+from proofgrad.core.tensor.data.promotion import computed_dtype, promote
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe, name_of
 
 Backward = Callable[..., Any]
@@ -73,7 +73,7 @@ class CustomGradient:
                 f"the backward of {self.name} gave a gradient of shape {show(part.shape)} for an"
                 f" input of shape {show(source.shape)}"
             )
-        return part._uop.cast(source.dtype)
+        return part._uop.cast(computed_dtype(source.dtype))
 
 
 class CustomFunction:

@@ -174,7 +174,7 @@ class Operands(TensorBase):
         """The values in another type, rounded to nearest even; floats saturate in integers.
 
         Arithmetic of the 8-bit floats (fp8e4m3, fp8e5m2, fp8e4m3fnuz, fp8e5m2fnuz) is done in float32 and rounded
-        to them once; no gradient passes through. Too large for fp8e5m2 is infinite; for the others, which have no
+        to them once; gradients pass, in float32. Too large for fp8e5m2 is infinite; for the others, which have no
         infinity, NaN: beyond 448, 240 and 57344.
         A cast of a leaf to the type it has is a leaf.
         """
