@@ -17,10 +17,11 @@ from test_tiles import AVX2, AVX512, SMALL, matmul, moved, parameter
 from proofgrad import Device, Tensor, explain
 from proofgrad.core.compile.machine.machine import Core, FirstCache
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, read_schedule
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule import operands
 from proofgrad.core.compile.schedule import reduction_blocks as long_rows
+from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.contraction import tiles_along
 from proofgrad.core.compile.schedule.cost_model import cycles_across_lines
 from proofgrad.core.compile.schedule.operands import packs_columns
@@ -40,7 +41,12 @@ NO_PAGES = replace(WIDE, page_bytes=0)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few steps, also for what is too small to gain by them."""
     pages = Core().foreseen_pages
-    changes = ("PAGES_OF_FEW", 3 / pages), ("LEAST_PAGES", 2 / pages), ("ACROSS_LINES", 1)
+    changes = (
+        ("PAGES_OF_FEW", 3 / pages),
+        ("LEAST_PAGES", 2 / pages),
+        ("ENOUGH_STEPS", 3),
+        ("ACROSS_LINES", 1),
+    )
     for name, value in changes:
         monkeypatch.setattr(operands, name, value)
     monkeypatch.setattr(operands, "_is_long", lambda contraction, target: True)
@@ -77,8 +83,10 @@ def test_where_few_pages_are_foreseen_blocks_are_what_the_first_cache_holds_of_t
     def of_rows(rows: int, target: Target, depth: int = 2048, columns: int = 2000) -> int:
         return block_of(matmul(rows, depth, columns, dtype=dtypes.float32), target=target)
 
-    assert [of_rows(rows, few) for rows in (4, 8, 12, 32)] == [16, 16, 128, 128]
-    assert [of_rows(rows, many) for rows in (4, 8, 12, 32)] == [32, 32, 32, 32]
+    assert [of_rows(rows, few) for rows in (6, 8, 12, 32)] == [16, 16, 128, 128]
+    assert [of_rows(rows, many) for rows in (6, 8, 12, 32)] == [32, 32, 32, 32]
+    in_a_page = [of_rows(*sizes) for sizes in ((3, few, 8192, 60), (8, few, 4096, 1000))]
+    assert in_a_page == [32, 16]  # of short rows several are in a page
     slow = replace(few, core=Core(foreseen_pages=16))
     assert of_rows(24, slow, 1531, 2049) == 128  # the last of twelve has a mask
     assert of_rows(18, few, 270, 66) != 128  # they stay in the second cache
@@ -87,6 +95,26 @@ def test_where_few_pages_are_foreseen_blocks_are_what_the_first_cache_holds_of_t
 def test_where_few_pages_are_foreseen_as_many_rows_are_added_at_once() -> None:
     few = replace(AVX512, core=Core(foreseen_pages=16))
     assert block_of(rows((256, 4096)), target=few) == block_of(rows((256, 4096))) == 8
+
+
+def test_rows_that_wait_for_memory_all_side_by_side_read_a_matrix_in_order() -> None:
+    """A few rows of it at a time, from end to end: not tile by tile. More rows multiply longer, or read it several times."""
+    one = replace(AVX2, threads=1, core=Core(foreseen_pages=16))
+    quick = replace(one, core=Core(foreseen_pages=16, memory_bytes_a_cycle=32.0))
+    for dtype in (dtypes.float32, dtypes.float64, dtypes.int32):
+        few = matmul(2, 3062, 527, dtype=dtype)
+        assert block_of(few, target=one) == 8 != block_of(few, target=quick)
+        nine = matmul(9, 3062, 527, dtype=dtype)
+        assert block_of(nine, target=one) not in (0, 8)
+    eight = matmul(8, 1001, 2003, dtype=dtypes.float64)
+    (fill, add) = summed(eight, one)
+    assert choose_schedule(add, one, Schedule(tiled=False)).copies.count == 8  # type: ignore[union-attr]
+    assert block_of(eight, target=one) == 7  # which divides the steps
+    for asked in ("tiled=on", "tile=2x3x4", "reduction_block=13"):
+        assert block_of(eight, read_schedule(asked), one) == 13
+    assert block_of(eight, Schedule(threads=False), one) == 7
+    turned = matmul(4, 3062, 527, (False, True), dtype=dtypes.float64)  # it lies along the sum
+    assert block_of(turned, target=one) != 8
 
 
 def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> None:
@@ -195,11 +223,15 @@ def test_columns_of_one_matrix_stay_in_the_cache_where_those_of_all_do_not() -> 
 def test_a_prime_number_of_steps(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if processor != "native":
         monkeypatch.setenv("CPU_TARGET", processor)
-    one, other = numbers(3, 131), numbers(131, 4099)
-    product = Tensor(one) @ Tensor(other)
-    assert re.search("reduction_block=(15|27)", explain(product))  # as 16 or 32 pages are foreseen
-    assert_close(product, one @ other, atol=1e-4)
-    assert_close(product.relu().sum(0), np.maximum(one @ other, 0).sum(0), atol=1e-4)
+    for rows, columns, steps in (
+        (3, 4099, "8"),
+        (9, 16411, "(15|27)"),
+    ):  # 16 or 32 pages are foreseen
+        one, other = numbers(rows, 131), numbers(131, columns)
+        product = Tensor(one) @ Tensor(other)
+        assert re.search(f"reduction_block={steps}", explain(product))
+        assert_close(product, one @ other, atol=1e-4)
+        assert_close(product.relu().sum(0), np.maximum(one @ other, 0).sum(0), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint64])
@@ -236,6 +268,21 @@ def test_they_are_proven(sizes: tuple[int, int, int], target: Target) -> None:
     assert len(summed(body, target)) == 2
     count = prove(body, target).count
     assert count.unknown == 0 and count.by_solver + count.by_enumeration >= 10
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("sizes", [(4, 12, 40), (5, 37, 21), (2, 13, 40)])
+@pytest.mark.parametrize("target", [NO_PAGES, replace(NO_PAGES, threads=1)], ids=["threads", "one"])
+def test_rows_side_by_side_are_proven(
+    sizes: tuple[int, int, int], target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WORTH_CACHES", "WORTH_A_MASK", "SHARE_OF_PAGES"):
+        monkeypatch.setattr(long_rows, name, 0)
+    monkeypatch.setattr(long_rows, "FEWEST_ROWS", 3)
+    slow = replace(target, page_bytes=1, core=Core(memory_bytes_a_cycle=1.0))
+    body = matmul(*sizes, dtype=dtypes.float32)
+    assert block_of(body, target=slow) in (2, 3)
+    assert prove(body, slow).count.unknown == 0
 
 
 def wrong_store(change: Callable[[UOp], UOp]) -> Callable[..., UOp]:

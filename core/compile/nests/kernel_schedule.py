@@ -222,6 +222,11 @@ class Schedule:
         shares = self.shared is not None and self.shared.items
         return bool(shares or (self.warps is not None and self.warps.warps))
 
+    @property
+    def says_how_tiles_run(self) -> bool:
+        """Whether it names anything of contractions, or of sums in blocks."""
+        return any([getattr(self, name) is not None for name in _OF_CONTRACTIONS])
+
     def __str__(self) -> str:
         """As `read_schedule` takes it: only what is set."""
         values = [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -231,6 +236,9 @@ class Schedule:
 
 
 AUTOMATIC = Schedule()
+_OF_CONTRACTIONS = (
+    "tiled", "rows", "columns", "tile", "blocks", "staged", "packed", "reduction_block", "depth",
+)  # fmt: skip
 
 
 class ScheduleError(ValueError):

@@ -28,7 +28,7 @@ from proofgrad.core.compile.schedule.operands import (
     planned_staging,
 )
 from proofgrad.core.compile.schedule.prefix_loops import find_along, schedule_along
-from proofgrad.core.compile.schedule.reduction_blocks import find_rows
+from proofgrad.core.compile.schedule.reduction_blocks import find_rows, sums_without_tiles
 from proofgrad.core.compile.schedule.row_products import find_kept_rows, schedule_rows
 from proofgrad.core.compile.schedule.shared_tiles import choose_shared, shares_ahead
 from proofgrad.core.compile.schedule.threads import (
@@ -78,7 +78,7 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     if (by_rows := find_kept_rows(kernel, target, override)) is not None:
         return schedule_rows(by_rows, target, override)
     found = find_contraction(kernel, target, override)
-    if found is not None:
+    if found is not None and not sums_without_tiles(found[0], kernel, target, override):
         return replace(_of_contraction(*found, target, override), warps=without, matrices=none)
     group = choose_group(kernel, target, override)
     if group is not None and group.items:

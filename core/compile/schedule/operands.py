@@ -311,6 +311,8 @@ def choose_reduction_block(
     foreseen = target.core.foreseen_pages
     pages = PAGES_OF_FEW * 2 ** max(0, ceil(log2(rows / FEW_ROWS)))
     at_most, at_least = [int(n * foreseen) for n in (pages, LEAST_PAGES)]
+    in_pages = foreseen * target.page_bytes // max(1, _row_bytes(contraction))
+    at_most = max(at_most, min(ENOUGH_STEPS, in_pages))  # several steps lie in a page
     if foreseen < ENOUGH_STEPS and _may_ask_ahead(contraction, target):
         near = target.near_bytes // (SHARE_OF_NEAR * _bytes_of_wide_columns(target))
         # Of float64 longer blocks are taken in tiles of transposed results, which takes longer (measured: 12 ms in place of 7).

@@ -76,9 +76,10 @@ def _in_blocks(
             nest = _without_choice(nest)
     number = fresh_number(nest.graph)
     fill, add = sum_in_memory(nest, steps, number)
-    if inside is not None:
-        add = reorder(add, inside, number + 1)
-    schedule = choose_schedule(add.graph, context.target, context.override)
+    override = context.override
+    if inside is not None:  # of a product, too, whose rows are all read side by side
+        add, override = reorder(add, inside, number + 1), replace(override, tiled=False)
+    schedule = choose_schedule(add.graph, context.target, override)
     add = add.scheduled(replace(schedule, reduction_block=steps))
     return (fill, add, *rest)
 
