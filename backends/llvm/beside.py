@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from proofgrad.backends.llvm.terms import terms_beside
 from proofgrad.core.compile.lowering.linearize import sources_before
 from proofgrad.core.ir.op_names import END, RANGE, STORE, UPDATE
 from proofgrad.core.ir.uop import UOp
@@ -24,11 +25,11 @@ _ENDS = frozenset({STORE, UPDATE})
 _LOOPS = frozenset({RANGE, END})
 
 
-def copies_beside(linear: UOp) -> UOp:
-    """Linear with copies of long computations side by side."""
+def copies_beside(linear: UOp, room: int = 0) -> UOp:
+    """Linear with copies of long computations side by side. `room`: bytes of vectors of so many terms of one value that go on at once."""
     order = list[UOp]()
     for copies in _copies(linear.src):
-        order += copies[0] if len(copies) == 1 else _by_level(sum(copies, []))
+        order += terms_beside(copies[0], room) if len(copies) == 1 else _by_level(sum(copies, []))
     return linear.with_src(tuple(order))
 
 

@@ -39,8 +39,10 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 
 def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
     """The LLVM IR of a program. Raises: CompileError for what is not legal Linear."""
-    is_shared_out = dialect.target.work_items  # other items run while one waits
-    printer = _Printer(linear if is_shared_out else copies_beside(linear), name, dialect)
+    target = dialect.target
+    room = target.core.sums_at_once * target.vector_bytes  # as many vectors that none waits
+    is_shared_out = target.work_items  # other items run while one waits
+    printer = _Printer(linear if is_shared_out else copies_beside(linear, room), name, dialect)
     text = "\n".join(printer.module()) + "\n"
     return Source(
         language=dialect.language,
