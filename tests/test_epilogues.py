@@ -80,6 +80,8 @@ def test_what_is_reduced_to_short_rows_is_computed_in_whole_vectors_where_that_i
     assert not of(given(4, 16, 40, 32).exp().max_pool2d((2, 2)))  # no lane is empty
     assert not of(given(20, 128, 10).exp().sum(2))  # a row is summed up, or its results are one
     assert of((given(7, 1) - given(7, 1)).square().mean()) == [(Ops.FDIV, 1)]  # of no axis
+    far = given(4000, 8, 5)  # through memory, beside an exponential
+    assert of(far.exp().sum(1)) == [(Ops.EXP, 160_000)]
 
 
 def test_what_many_copies_share_is_computed_once_where_that_takes_fewer_cycles() -> None:
@@ -249,6 +251,13 @@ def test_cycles_are_those_of_the_table_for_what_has_no_buffer() -> None:
     )  # of each element: it stays in the first cache, in the second, in none
     slow = Target("slow", vector_bytes=64, core=Core(memory_bytes_a_cycle=1.0))
     assert work.buffer_cycles(given(1 << 22).uop, 1, slow) > far * (1 << 22)
+    beside = [work.buffer_cycles(given(1 << 22).uop, 1, quick, cycles) for cycles in (0, 1e3, 1e9)]
+    assert beside[0] - beside[1] == pytest.approx(
+        1e3
+    )  # memory writes beside work on what is stored
+    assert beside[2] == pytest.approx(beside[0] / 2)  # and reads it afterwards
+    near_by = work.buffer_cycles(given(1 << 10).uop, 1, quick, 1e9)
+    assert near_by == work.buffer_cycles(given(1 << 10).uop, 1, quick)
     started = [work.buffer_cycles(given(1).uop, 1, target) for target in (quick, WIDE)]
     assert started[1] - started[0] == work.CLEARLY * WIDE.core.launch_cycles
 

@@ -111,15 +111,16 @@ def computed_by(end: UOp, stored: Container[UOp]) -> list[UOp]:
     return [n for n in nodes if n is end or n not in stored]
 
 
-def buffer_cycles(node: UOp, reads: int, target: Target) -> float:
+def buffer_cycles(node: UOp, reads: int, target: Target, work: float = 0.0) -> float:
     """Cycles that storing a value by a kernel of its own, and reading it so many times, takes at most.
 
     In the caches, where other work hides some of what it takes or it hides other work, CLEARLY times the estimate. What the second cache does not
-    hold beside as much that is made of it goes through memory, which all else waits for.
+    hold beside as much that is made of it goes through memory, which all else waits for: but for so many cycles of `work` on what is stored.
     """
     nbytes, core = elements(node.shape) * node.dtype.itemsize, target.core
     if 2 * nbytes > target.room_bytes:
-        return core.launch_cycles + (1 + reads) * nbytes / core.memory_bytes_a_cycle
+        moved = nbytes / core.memory_bytes_a_cycle
+        return core.launch_cycles + max(0.0, moved - work) + reads * moved
     per_cycle = core.cache_bytes_a_cycle if nbytes > target.near_bytes else 2 * target.vector_bytes
     return CLEARLY * (core.launch_cycles + (1 + reads) * nbytes / max(1, per_cycle))
 
@@ -130,9 +131,9 @@ def vectors_of_rows(shape: Sequence[int], lanes: int) -> int:
     return prod(sizes[:-1]) * -(-sizes[-1] // lanes)
 
 
-def pays_a_buffer(node: UOp, cycles: float, reads: int, target: Target) -> bool:
+def pays_a_buffer(node: UOp, cycles: float, reads: int, target: Target, work: float = 0.0) -> bool:
     """Whether so many cycles are more than to store `node` by a kernel of its own, and to read it so many times."""
-    return cycles > buffer_cycles(node, reads, target)
+    return cycles > buffer_cycles(node, reads, target, work)
 
 
 def apart_from_rows(
@@ -367,7 +368,9 @@ def _wasted_before(reduction: UOp, stored: set[UOp], target: Target) -> UOp | No
     work, size = cycles_of_work(value, stored), elements(value.shape)
     taken = length_of(reduction) * _cycles_of_rows(reduction, work, target)
     wasted = taken - cycles_of_row(work, size / lanes, target)
-    return value if pays_a_buffer(value, wasted, 1, target) else None
+    # Of divisions and roots, which take less in vectors narrower than those of the table, none is counted beside memory.
+    beside = cycles_of_row(cycles_of_work(value, stored, parts=BUSY), size / lanes, target)
+    return value if pays_a_buffer(value, wasted, 1, target, beside) else None
 
 
 def _cycles_of_rows(reduction: UOp, work: float, target: Target) -> float:
