@@ -19,6 +19,7 @@ from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, RuleSet
 from proofgrad.core.compile.tactics.alike_reductions import join_alike
 from proofgrad.core.compile.tactics.axes import choose_axes, share_out_work_items
 from proofgrad.core.compile.tactics.block_reductions import sum_in_blocks
+from proofgrad.core.compile.tactics.channels import channels_inside
 from proofgrad.core.compile.tactics.coalesce import merge_loops
 from proofgrad.core.compile.tactics.columns import rows_inside
 from proofgrad.core.compile.tactics.local_buffers import use_local_buffers
@@ -87,6 +88,9 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
     Stage("local buffers", Form.KERNEL, Tactic(use_local_buffers), optional=True),
     Stage("rows inside", Form.KERNEL, Tactic(rows_inside), optional=True),
+    Stage(
+        "channels inside", Form.KERNEL, Tactic(channels_inside, has_override=True), optional=True
+    ),
     Stage("pad conflicting rows", Form.KERNEL, Tactic(pad_conflicting_rows), optional=True),
     Stage("simplify padded", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("pair products", Form.KERNEL, Tactic(pair_products), optional=True),

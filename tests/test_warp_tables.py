@@ -27,6 +27,7 @@ from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.warp_tables import NO_TABLES, choose_tables
 from proofgrad.core.compile.schedule.warp_tiles import choose_warps
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.tensor.runtime.realize import compile_only
 
 __all__ = ["nothing_emitted"]  # before each test
@@ -145,3 +146,41 @@ def test_what_lies_in_a_table_is_copied_by_16_bytes(dtype: DType, tables: str) -
     assert re.search(r"cp\.async\.cg", text)
     if tables == "rows+columns":
         assert not re.search(r"ld\.global", text)
+
+
+# -- windows of images ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("image", "weights", "options"),
+    [
+        ((2, 8, 7, 9), (9, 8, 3, 3), {}),
+        ((1, 16, 9, 6), (8, 16, 2, 3), {"stride": 2}),
+        ((2, 6, 9, 8), (8, 6, 3, 3), {"dilation": 2}),  # 4 bytes of channels at once
+        ((2, 16, 6, 7), (16, 8, 3, 3), {"groups": 2}),
+        ((1, 10, 4, 31), (8, 10, 1, 5), {}),
+        ((1, 5, 6, 7), (8, 5, 3, 3), {}),  # no whole words of channels: a table of windows
+        ((2, 8, 7, 7), (8, 8, 3, 3), {"padding": 1, "stride": 2}),
+    ],
+)
+def test_windows_of_a_copied_image_are_exact(
+    image: tuple[int, ...], weights: tuple[int, ...], options: dict[str, int], gpu: None
+) -> None:
+    x, w = whole(*image), whole(*weights)
+    on_gpu = [on(DEVICE, array, dtypes.bfloat16) for array in (x, w)]
+    with schedule("staged=columns"):
+        got = on_gpu[0].conv2d(on_gpu[1], **options).realize()
+    wanted = Tensor(x, device="CPU").conv2d(Tensor(w, device="CPU"), **options)
+    np.testing.assert_array_equal(values(got), values(wanted.cast(dtypes.bfloat16)))
+
+
+def test_an_image_whose_windows_overlap_is_copied_once_and_they_are_read_in_whole_loads() -> None:
+    image, weights = memory(4, 64, 30, 30), memory(64, 64, 3, 3)
+    EMITTED.clear()
+    with compile_only():
+        image.conv2d(weights).realize()
+    *filling, last = EMITTED
+    stored = [n.src[0].src[0].arg[1] for linear in filling for n in linear.src if n.op is Ops.STORE]
+    assert 4 * 64 * 30 * 30 in stored and max(stored) == 4 * 64 * 30 * 30
+    loads = [n for n in last.src if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM]
+    assert {n.dtype.lanes for n in loads} == {8}

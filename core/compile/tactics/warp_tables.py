@@ -19,7 +19,8 @@ from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
-from proofgrad.core.compile.schedule.warp_tables import NO_TABLES
+from proofgrad.core.compile.schedule.shared_tiles import GroupProduct
+from proofgrad.core.compile.schedule.warp_tables import NO_TABLES, get_tables
 from proofgrad.core.compile.schedule.warp_tiles import unit_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -38,19 +39,28 @@ def stage_factors(nest: LoopNest, schedule: Schedule, context: Context) -> tuple
     target, staged = context.target, schedule.staged
     assert staged is not None
     product, unit = product_of_unit(nest, target, unit_of)
-    nest, step = as_one(nest, product.reduction.src[1:])
-    if size_of(step) % (lanes := target.lanes(unit.factor)):
-        inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
-        nest = split(nest, step, (lanes,), (NewLoop(*step.arg), inner))
-        (masked,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
-        nest = unmask(nest, masked)
+    get = get_tables(product, unit, target)
+    tables = staged.rows and get[0], staged.columns and get[1]
+    if not any([is_copied and not x for is_copied, x in zip((staged.rows, staged.columns), get)]):
+        nest = _in_whole_loads(nest, product, target.lanes(unit.factor))
     filling = []
-    for is_column, is_table in enumerate((staged.rows, staged.columns)):
+    for is_column, is_table in enumerate(tables):
         if is_table:
             fill, nest = _in_a_table(nest, is_column, target)
             filling.append(fill)
     decided = choose_schedule(nest.graph, target, replace(context.override, staged=NO_TABLES))
     return (*filling, nest.scheduled(replace(decided, staged=staged)))
+
+
+def _in_whole_loads(nest: LoopNest, product: GroupProduct, lanes: int) -> LoopNest:
+    """All steps of the sum as one loop, or as one over whole loads and one inside of a load."""
+    nest, step = as_one(nest, product.reduction.src[1:])
+    if size_of(step) % lanes == 0:
+        return nest
+    inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
+    nest = split(nest, step, (lanes,), (NewLoop(*step.arg), inner))
+    (masked,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    return unmask(nest, masked)
 
 
 def _in_a_table(nest: LoopNest, is_column: int, target: Target) -> tuple[LoopNest, LoopNest]:
