@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
+from proofgrad.core.compile.fusion.joined_rows import length_of_joined_rows
 from proofgrad.core.compile.fusion.parts_for_units import (
     in_blocks_of,
     parts_for_units,
@@ -64,7 +65,9 @@ def _parts(node: UOp, target: Target) -> Parts | None:
     is_sum = op is Ops.ADD and node.dtype.is_float and not is_contraction(node)
     if is_sum and prod(node.shape) < FEW_RESULTS:
         longest = LONGEST_SUM if shape[-1] == 1 or len(shape) - 1 in axes else LONGEST_COLUMN
-        return in_blocks_of(shape, axes, min(longest, prod(shape) // LEAST_BLOCKS), SUMMED_AT_ONCE)
+        longest = min(longest, prod(shape) // LEAST_BLOCKS)
+        rows = length_of_joined_rows(value, max(axes), longest)
+        return in_blocks_of(shape, axes, longest, rows if rows > 1 else SUMMED_AT_ONCE)
     if is_contraction(node) and (parts := parts_of_products(node, target)) is not None:
         return parts
     if target.units and not is_contraction(node):
@@ -85,7 +88,9 @@ def _block(node: UOp, axis: int, target: Target) -> int | None:
     whole: int = node.src[0].shape[axis]
     if is_contraction(node):
         return _images_at_once(node, whole, target)
-    size = largest_divisor(whole, at_most=max(1, whole // 8))
+    longest = max(1, whole // 8)
+    rows = length_of_joined_rows(node.src[0], axis, longest)
+    size = rows * largest_divisor(whole // rows, at_most=longest // rows)
     return size if 2 <= size < whole else None
 
 
