@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from proofgrad.core.compile.fusion.divided_rows import is_divided_out
 from proofgrad.core.compile.fusion.epilogues import end_of_epilogue
 from proofgrad.core.compile.fusion.limits import beyond_limits
 from proofgrad.core.compile.fusion.meeting_points import meeting_points
@@ -89,6 +90,13 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             and _is_read_often(node, consumers, target)
         ):
             work.store(_as_it_is_multiplied(node, consumers, target))
+        if (
+            node.op is Ops.RESHAPE
+            and not target.work_items
+            and node not in selecting
+            and is_divided_out(node, stored, target)
+        ):
+            work.store(node.src[0])
     kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
     kept.update(*beside)
     for end, reductions in ends.items():
