@@ -117,6 +117,33 @@ def test_rows_that_wait_for_memory_all_side_by_side_read_a_matrix_in_order() -> 
     assert block_of(turned, target=one) != 8
 
 
+@pytest.mark.parametrize("sizes", [(4, 2000, 8192), (3, 1001, 8003), (8, 640, 16384)])
+def test_threads_read_a_part_of_a_matrix_each(sizes: tuple[int, int, int]) -> None:
+    """Not all of it for some of the rows that multiply it."""
+    two = replace(AVX2, threads=2, core=Core(foreseen_pages=16))
+    add = summed(matmul(*sizes, dtype=dtypes.float32), two)[-1]
+    add = choose_axes(add, two, override=Schedule(tiled=False))
+    loops = [x for x in add.toposort() if x.op is Ops.RANGE]
+    (part,) = [x for x in loops if x.arg[1] is AxisRole.THREAD]
+    assert part.src[0].arg == 2
+    loads = [n for n in add.toposort() if n.op is Ops.LOAD]
+    (of_matrix,) = [n for n in loads if n.src[0].src[0].arg == (2, sizes[1] * sizes[2])]
+    assert part in of_matrix.toposort()
+
+
+def test_threads_share_a_matrix_in_order_where_their_parts_of_its_rows_are_long() -> None:
+    """At the ends of short parts each thread is given lines that the other one writes."""
+    two = replace(AVX2, threads=2, core=Core(foreseen_pages=16))
+    one = replace(two, threads=1)
+
+    for long in ((4, 4096, 8192), (8, 640, 16384)):
+        body = matmul(*long, dtype=dtypes.float32)
+        assert block_of(body, target=two) == block_of(body, target=one) == 8
+    for short in ((4, 4096, 2200), (7, 1298, 1083), (4, 100, 8192)):  # the last all in all
+        body = matmul(*short, dtype=dtypes.float32)
+        assert block_of(body, target=two) > 8 >= block_of(body, target=one) > 0
+
+
 def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> None:
     assert block_of(matmul(64, 1024, 1024, dtype=dtypes.float32)) == 64
     assert block_of(matmul(16, 1024, 1024, dtype=dtypes.float32)) == 32
@@ -224,7 +251,7 @@ def test_a_prime_number_of_steps(processor: str, monkeypatch: pytest.MonkeyPatch
     if processor != "native":
         monkeypatch.setenv("CPU_TARGET", processor)
     for rows, columns, steps in (
-        (3, 4099, "8"),
+        (3, 4099, "(8|15|27)"),  # of one thread 8
         (9, 16411, "(15|27)"),
     ):  # 16 or 32 pages are foreseen
         one, other = numbers(rows, 131), numbers(131, columns)

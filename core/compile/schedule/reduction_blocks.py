@@ -31,6 +31,10 @@ FEWEST_BLOCKS = 4
 # Of so many times as many rows as there are pages foreseen, blocks pay even where the last one has a mask (measured, 32 pages: of 131 rows of 50,021
 # they take as long on one thread, and half as long on two, of 67 rows of 100,003 half as long again; 16 pages: of 53 and 67 rows 0.5 to 0.9 times as long).
 WORTH_A_MASK = 3
+# Of a matrix that threads read side by side, each a part of its rows, a part has so many pages, and all of them are so many second caches long: around the ends
+# of short parts each thread is given lines that another one writes (measured, two threads, 2 to 8 rows by matrices of 6 MB and more: parts of 12 to 17 KB take 0.3 to 0.9
+# times as long as tiles, of 2 to 5 KB 0.9 to 1.8 times; of 12 KB of 2.5 MB 1.5 times).
+PAGES_OF_A_PART, CACHES_OF_A_PART = 2.5, 4
 # Rows that lie apart, which together are so many times longer than the second cache.
 WORTH_CACHES = 1
 
@@ -95,8 +99,17 @@ def sums_without_tiles(
         return False
     if not choose_reduction_block(contraction, target, override):
         return False
+    if target.threads > 1 and not _has_long_parts(contraction, target):
+        return False
     rows = find_rows(kernel, target, override)
     return rows is not None and rows.along is contraction.columns
+
+
+def _has_long_parts(contraction: Contraction, target: Target) -> bool:
+    """Whether threads that share the columns of a matrix have long parts of its rows each."""
+    part = size_of(contraction.columns) * contraction.itemsize / target.threads
+    is_far = part * contraction.depth > CACHES_OF_A_PART * target.cache_bytes
+    return is_far and part >= PAGES_OF_A_PART * target.page_bytes
 
 
 def _most_steps(target: Target) -> int:

@@ -54,7 +54,10 @@ def runs_in_order(kernel: UOp) -> bool:
 
 
 def loop_shared_in_order(kernel: UOp, target: Target) -> UOp | None:
-    """The loop inside of loops in order of which each thread takes a part, where an outer one cannot be shared."""
+    """The loop inside of loops in order of which each thread takes a part, where an outer one cannot be shared.
+
+    One along which what is read most lies, so that each thread reads its own part of it: of a product of 4 rows and a matrix its columns.
+    """
     if not runs_in_order(kernel):
         return None
     first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
@@ -64,7 +67,15 @@ def loop_shared_in_order(kernel: UOp, target: Target) -> UOp | None:
     inner = [x for x in outputs if x.arg[0] > first]
     equal = [x for x in inner if size_of(x) % target.threads == 0]
     long = [x for x in inner if size_of(x) > (target.threads - 1) * part_of_thread(x, target)]
-    return next(iter((*equal, *long)), None)
+    longest = loops_of_longest_load(kernel)
+    return min((*equal, *long), key=lambda x: x not in longest, default=None)
+
+
+def loops_of_longest_load(kernel: UOp) -> frozenset[UOp]:
+    """The loops of what a kernel reads most of."""
+    free = loops_below(kernel)
+    loads = [free[n] for n in toposort((kernel,)) if n.op is Ops.LOAD]
+    return max(loads, key=lambda loops: prod(map(size_of, loops)), default=frozenset())
 
 
 def part_of_thread(loop: UOp, target: Target) -> int:

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proofgrad.core.compile.nests.loops import fresh_number, size_of
+from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule, schedule_of
 from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
+from proofgrad.core.compile.schedule.threads import loops_of_longest_load
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
@@ -78,7 +79,11 @@ def _in_blocks(
     fill, add = sum_in_memory(nest, steps, number)
     override = context.override
     if inside is not None:  # of a product, too, whose rows are all read side by side
-        add, override = reorder(add, inside, number + 1), replace(override, tiled=False)
+        once = loops_of_longest_load(add.graph)
+        again = [x for x in output_loops(add.graph) if x not in once]
+        for loop in (*again, inside):
+            add = reorder(add, loop, fresh_number(add.graph))
+        override = replace(override, tiled=False)
     schedule = choose_schedule(add.graph, context.target, override)
     add = add.scheduled(replace(schedule, reduction_block=steps))
     return (fill, add, *rest)
