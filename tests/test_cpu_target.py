@@ -194,6 +194,12 @@ def test_a_core_that_takes_long_vectors_in_halves_takes_short_ones_whole() -> No
     assert KNOWN["cortex-a72"].as_used(16, 32).core.loads_a_cycle == 1
 
 
+def test_every_zen_foresees_as_many_pages_as_those_that_were_measured() -> None:
+    zen = {name: memory.core.foreseen_pages for name, memory in KNOWN.items() if "znver" in name}
+    assert set(zen) == {f"znver{k}" for k in range(1, 6)} and set(zen.values()) == {16}
+    assert KNOWN["skylake-avx512"].core.foreseen_pages == 32
+
+
 def test_every_known_name_is_one_of_llvm() -> None:
     for name in KNOWN:
         assert processor_named(name).name == name
