@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,13 @@ def test_other_types_keep_their_type(dtype: str) -> None:
 def test_an_element_in_many_windows_has_no_part_for_each() -> None:
     x = Tensor(numbers(1, 1, 90), requires_grad=True)
     assert_close(x.avg_pool2d((80,), stride=2).sum().gradient(x)[0].sum(), np.float32(6.0))
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_windows_with_a_nan_give_nan_to_their_elements(stride: int) -> None:
+    x = Tensor([[[1.0, 3.0, 2.0, math.nan, 0.0, 0.0, 5.0, 4.0, 1.0]]], requires_grad=True)
+    found = x.max_pool2d((3,), stride=stride).sum().gradient(x)[0].numpy()[0, 0]
+    begins = range(0, 7, stride)
+    read = {k + i for k in begins if k <= 3 < k + 3 for i in range(3)}
+    assert set(np.flatnonzero(np.isnan(found))) == read
+    assert np.isfinite(found[[0, 6, 7]]).all() and found[6] >= 1

@@ -646,3 +646,37 @@ def test_the_sign_that_copysign_takes_has_the_gradient_0() -> None:
     x, sign = Tensor([2.0, -3.0]), Tensor([-1.0, -1.0])
     of_size, of_sign = x.copysign(sign).sum().gradient(x, sign)
     assert of_size.tolist() == [-1.0, 1.0] and of_sign.tolist() == [0.0, 0.0]
+
+
+NAN = math.nan
+ROWS = [[1.0, NAN, 3.0], [1.0, 2.0, 2.0]]
+
+
+@pytest.mark.parametrize("reduced", ["max", "min"])
+def test_extremes_of_a_nan_have_gradients_of_nan(reduced: str) -> None:
+    """As torch.amax; gradients of 0 would hide from a check for overflows what the loss shows."""
+    x = Tensor(ROWS, requires_grad=True)
+    (found,) = getattr(x, reduced)(1).sum().gradient(x)
+    expected = [0.0, 0.5, 0.5] if reduced == "max" else [1.0, 0.0, 0.0]
+    np.testing.assert_array_equal(found.numpy(), [[NAN] * 3, expected])
+    x = Tensor([[-math.inf, math.inf], [math.inf, -math.inf]], requires_grad=True)
+    (found,) = getattr(x, reduced)(1).sum().gradient(x)
+    assert found.tolist() == ([[0, 1], [1, 0]] if reduced == "max" else [[1, 0], [0, 1]])
+
+
+CHOSEN: dict[str, tuple[Function, list[float]]] = {
+    "relu": (Tensor.relu, [1, 1, 1]),
+    "abs": (Tensor.abs, [1, 0, 1]),
+    "maximum": (lambda x: x.maximum(2), [0, 1, 1]),
+    "clip": (lambda x: x.clip(0, 2), [1, 0, 0]),
+    "cummax": (lambda x: x.cummax(1)[0], [1, 2, 0]),
+    "topk": (lambda x: x.topk(1, 1)[0], [0, 1, 0]),
+    "sort": (lambda x: x.sort(1)[0], [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_what_chooses_elements_passes_the_gradient_of_a_nan_as_torch_does(name: str) -> None:
+    function, expected = CHOSEN[name]
+    x = Tensor(ROWS[:1], requires_grad=True)
+    assert function(x).sum().gradient(x)[0].tolist() == [expected]

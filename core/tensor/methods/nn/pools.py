@@ -57,9 +57,10 @@ def _mark(
         windows, inside = x, tuple(range(1 - 2 * len(steps), 0, 2))
         for k, (kernel, step) in enumerate(zip(kernels, steps)):
             windows = windows._windows(x.ndim - len(steps) + 2 * k, kernel, step, 1)
-        largest = windows.max(inside, keepdim=True)
-        share = gradient / windows.eq(largest).cast(x.dtype).sum(inside)
-        return _summed(share, windows.max(inside), x, kernels, steps)
+        largest = windows.max(inside).detach()
+        ties = windows.eq(windows.max(inside, keepdim=True)).cast(x.dtype).sum(inside)
+        share = largest.eq(largest).where(gradient / ties, largest)
+        return _summed(share, largest, x, kernels, steps)
 
     return CustomGradient(gradients, f"a pool ({what})", kind, device)
 
@@ -67,7 +68,10 @@ def _mark(
 def _summed(
     share: Any, largest: Any, x: Any, kernels: tuple[int, ...], steps: tuple[int, ...]
 ) -> Any:
-    """For each element of x the sum of the shares of its windows; only of those whose `largest` it is, if that is given."""
+    """For each element of x the sum of the shares of its windows; only of those whose `largest` it is, if that is given.
+
+    All elements of a window with a NaN have its share, which is NaN.
+    """
     first = x.ndim - len(steps)
     outer, sizes = x.shape[:first], x.shape[first:]
     counts = [-(-size // step) for size, step in zip(sizes, steps)]
@@ -78,7 +82,7 @@ def _summed(
     for shift in product(*[range(-(-kernel // step)) for kernel, step in zip(kernels, steps)]):
         is_read = _has_tap(x, shift, kernels, steps)
         if largest is not None:
-            is_hit = whole.eq(_shifted(largest, shift, counts))
+            is_hit = (whole < _shifted(largest, shift, counts)).logical_not()
             is_read = is_hit if is_read is None else is_hit & is_read
         own = _shifted(share, shift, counts)
         own = own.expand(split) if is_read is None else is_read.where(own, 0).expand(split)
