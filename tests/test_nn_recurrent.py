@@ -128,6 +128,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "no hidden values": (lambda: nn.LSTM(4, 0), ShapeError, "0 hidden values"),
     "a nonlinearity": (lambda: nn.RNN(4, 6, nonlinearity="sine"), ValueError, "'sine'"),
     "dropout": (lambda: nn.GRU(4, 6, dropout=2.0), ValueError, "probability, not 2.0"),
+    "a projection": (lambda: nn.LSTM(4, 6, proj_size=2), ValueError, "LSTM has no projection of its state"),
     "axes": (lambda: nn.GRU(4, 6)(Tensor.zeros(4)), ShapeError, r"takes \(time, n, 4\), not \(4,\)"),
     "features": (lambda: nn.GRU(4, 6)(Tensor.zeros(2, 3)), ShapeError, r"takes \(.., 4\)"),
     "a state": (lambda: nn.GRU(4, 6)(Tensor.zeros(2, 3, 4), Tensor.zeros(1, 2, 6)), ShapeError, r"is \(1, 3, 6\) here"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,51 @@ def test_a_comparison_of_sizes_holds_for_all_values_or_is_refused() -> None:
     for undecided in (lambda: n > 2, lambda: n.bind(3) <= 3, lambda: n.eq(2)):
         with pytest.raises(TypeError, match=r"depends on the value of a variable.*\.val"):
             assert undecided()
+
+
+def test_a_size_that_is_asked_for_as_a_number_says_what_to_ask() -> None:
+    n = Variable("n", 1, 4)
+    for ask in (int, float):
+        with pytest.raises(
+            TypeError, match=r"n=3 is a value that is known when a plan runs; ask \.val"
+        ):
+            ask(n.bind(3))
+
+
+def test_windows_that_do_not_fit_the_least_size_say_so() -> None:
+    x = Tensor.ones(1, 2, 8, 8)[..., : Variable("n", 1, 8).bind(3)]
+    for ask in (
+        lambda: x.conv2d(Tensor.ones(3, 2, 3, 3)),
+        lambda: x.max_pool2d((3, 3), 1),
+        lambda: x.unfold(3, 3, 1),
+    ):
+        with pytest.raises(
+            ShapeError, match=r"for all values of its variables \(1 at least\).*least value"
+        ):
+            ask()
+
+
+@pytest.mark.parametrize("number", [0, 5, 200])
+def test_running_functions_of_an_axis_that_may_be_empty(number: int) -> None:
+    values = np.random.default_rng(3).normal(size=300).astype(np.float32)
+    x = Tensor(values)[: Variable("n", 0, 250).bind(number)]
+    np.testing.assert_allclose(x.cumsum(0).numpy(), values[:number].cumsum(), rtol=1e-4, atol=1e-4)
+    largest, positions = x.cummax(0)
+    np.testing.assert_array_equal(largest.numpy(), np.maximum.accumulate(values[:number]))
+    np.testing.assert_array_equal(values[positions.numpy()], largest.numpy())
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "std"])
+def test_a_sum_takes_as_long_as_its_elements_and_not_as_its_bound(name: str) -> None:
+    x, n = Tensor(X).realize(), Variable("n", 0, 1 << 30)
+    took = 0.0
+    for number in (5, 4):
+        before = time.process_time()
+        found = getattr(x[: n.bind(number)], name)(0).numpy()
+        took = time.process_time() - before
+    expected = X[:4].std(0, ddof=1) if name == "std" else getattr(X[:4], name)(0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert took < 0.5  # 1 << 30 masked additions take seconds
 
 
 def test_one_compile_serves_all_values() -> None:

@@ -304,6 +304,14 @@ class UOp(_Parts):
 
         return value_of(self)
 
+    def __int__(self) -> int:
+        """Raises: TypeError, for what is made of a number of Python is made for that alone."""
+        raise TypeError(
+            f"{self!r} is a value that is known when a plan runs; ask .val for what is bound now"
+        )
+
+    __float__ = __int__
+
     @property
     def vmin(self) -> int:
         """The least value of a size made of variables."""

@@ -138,7 +138,12 @@ class _Layers(Shown):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
     ) -> None:
+        if proj_size:
+            raise ValueError(
+                f"{type(self).__name__} has no projection of its state; proj_size is 0, not {proj_size}"
+            )
         if min(input_size, hidden_size, num_layers) < 1:
             raise ShapeError(
                 f"{type(self).__name__} of {input_size} inputs, {hidden_size} hidden values and {num_layers} layers"

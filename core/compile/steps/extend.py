@@ -101,7 +101,10 @@ def end_by_masks(graph: UOp, loop: UOp, facts: Facts) -> UOp | None:
 
 
 def masks_around(graph: UOp, loop: UOp) -> Iterator[list[UOp]]:
-    """The truths that all hold where a store below an output loop, or the reduction of another loop, takes something in."""
+    """The truths that all hold where a store below an output loop, or the reduction of another loop, takes something in.
+
+    A masked load is 0 where its mask is false: a sum takes in nothing there.
+    """
     for node in toposort((graph,)):
         if node.op is Ops.STORE and loop in loops_of(node):
             yield [part for mask in node.src[0].src[2:] for part in parts_of(mask)]
@@ -110,6 +113,12 @@ def masks_around(graph: UOp, loop: UOp) -> Iterator[list[UOp]]:
             while node.op is Ops.REDUCE and term.op is Ops.WHERE and term.src[2] is neutral(node):
                 found += parts_of(term.src[0])
                 term = term.src[1]
+            if (
+                node.op is Ops.REDUCE
+                and term.op is Ops.LOAD
+                and neutral(node) is UOp.const(node.dtype, 0)
+            ):
+                found += [part for mask in term.src[0].src[2:] for part in parts_of(mask)]
             yield found
 
 

@@ -281,9 +281,13 @@ class Views(TensorBase):
                 f"kernel {kernel}, stride {stride} and dilation {dilation} must be 1 or more"
             )
         if not at_least(size, reach):
+            has, remedy = "has", "add padding"
+            if isinstance(size, UOp):
+                has = f"has for all values of its variables ({sizes().smallest(size)} at least)"
+                remedy += ", or raise the least value of a variable"
             raise ShapeError(
                 f"a window of {kernel} elements with dilation {dilation} spans {reach}, more than"
-                f" axis {axis} of {show(self.shape)} has; add padding"
+                f" axis {axis} of {show(self.shape)} {has}; {remedy}"
             )
         count = normal_size((size - reach) // stride + 1)
         x = self.unsqueeze(axis + 1)

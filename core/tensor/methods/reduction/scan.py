@@ -138,9 +138,7 @@ def _positions_of_records(x: _T, axis: int, values: _T) -> _T:
     along = resolve_axis(axis, x.ndim)
     size = x.shape[along]
     found = values.detach()
-    around = [(0, 0)] * x.ndim
-    around[along] = (1, -1) if size else (0, 0)
-    before = found._pad_zeros(around)
+    before = _shifted(found, along, 0)
     position = x._iota(size).reshape((-1,) + (1,) * (x.ndim - along - 1))
     changed = found.ne(before)
     if x.is_floating_point():
@@ -164,10 +162,18 @@ def _scan(x: _T, axis: int, combination: Combination) -> _T:
     padded = x._pad_value(_around(x, axis, 0, count * block - size), combination.identity)
     whole = padded.reshape((*x.shape[:axis], count, block, *x.shape[axis + 1 :]))
     scanned = _scan(combination.of_axis(whole, axis + 1), axis, combination)
-    shifted = scanned._pad_value(_around(scanned, axis, 1, -1), combination.identity)
+    shifted = _shifted(scanned, axis, combination.identity)
     within = _prefixes(whole, axis + 1, combination)
     result: _T = combination.of_two(shifted.unsqueeze(axis + 1), within)
     return result.reshape(padded.shape)._cut(axis, 0, size)
+
+
+def _shifted(x: _T, axis: int, first: Scalar) -> _T:
+    """Each element one further along an axis, behind `first`; the last is left out."""
+    size = x.shape[axis]
+    if at_least(size, 1):
+        return x._pad_value(_around(x, axis, 1, -1), first)
+    return x._pad_value(_around(x, axis, 1, 0), first)._cut(axis, 0, size)
 
 
 def _around(x: Movement, axis: int, before: Any, after: Any) -> list[tuple[Any, Any]]:
