@@ -48,11 +48,11 @@ for variable in ("no_proxy", "NO_PROXY"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of three a third, ..., of more a sixth,
-# of fifteen and more a fifteenth.
-PARTS, PARTS_OF_MANY = 6, 15
+# A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of three a third, ..., of more an eighth,
+# of twenty and more a twentieth.
+PARTS, PARTS_OF_MANY = 8, 20
 # One that is `long` runs on one day of so many.
-DAYS_OF_LONG = 4
+DAYS_OF_LONG = 5
 # The files that take longest: where two processes take file by file, neither waits for the other at the end.
 LONG = (
     "test_steps_exhaustively", "test_docs", "test_step_faults", "test_wrong_rules", "test_benchmarks", "test_leaks",

@@ -269,6 +269,7 @@ def test_A20_status_has_a_criterion() -> None:
     assert "alpha" in readme and "1.0" in readme
 
 
+@pytest.mark.long
 def test_A21_operations_and_lines_of_the_smallest_backend_are_counted(sizes: str) -> None:
     """the easiest framework to add accelerators to; how many operations"""
     from proofgrad import Ops
