@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from math import prod
 
+from proofgrad.core.compile.fusion.work import MOST_NODES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import is_plain
@@ -19,8 +20,6 @@ from proofgrad.core.ir.uop import UOp
 
 _APART = frozenset({Ops.PAD, Ops.SHRINK, Ops.PERMUTE, Ops.FLIP, Ops.SKEW})
 _LOOKED_THROUGH = ELEMENTWISE | _APART | {Ops.RESHAPE, Ops.EXPAND, Ops.DETACH}
-# Of a value so many nodes are looked at.
-MOST_NODES = 100
 
 
 def length_of_joined_rows(value: UOp, axis: int, longest: int) -> int:
