@@ -1,7 +1,7 @@
 """Which Tensors take a gradient: the leaves below a value, the targets to which a way leads.
 
 Owns: the nodes that stand for targets, the leaves that `backward` finds. Does not own: derivatives (autograd.py), results that keep no way
-(lost_ways.py), the methods (tensor.py).
+(lost_ways.py), the methods (gradients.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 what was assigned.
 
 Owns: of which Tensors each was made, the search for such values below another. Does not own: derivatives (autograd.py), what becomes of
-a way that is lost (tensor.py).
+a way that is lost (gradients.py).
 """
 
 from __future__ import annotations
