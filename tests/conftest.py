@@ -34,8 +34,9 @@ os.environ["PLANS"] = "0"
 os.environ["CALIBRATION"] = "0"
 # What is not asked of another machine is asked of the CPU, also where a GPU answers.
 Device._preferred.clear()
-# Every kernel of the suite is compared with its tensor graph at sampled elements, unless a run asks otherwise.
-os.environ.setdefault("CHECK", "1")
+# Every kernel of the suite is compared with its tensor graph at sampled elements, unless a run asks otherwise. Where a run has a DAY,
+# those of every second file are, of the others the next day: comparing takes a third of the time of a test.
+CHECK = os.environ.setdefault("CHECK", "1")
 
 # Cycles are looked for at the start of each file of tests; in between seldom, which takes 4 % of the time at Python's own number.
 gc.set_threshold(20_000)
@@ -124,6 +125,12 @@ def _of_other_days(items: list[pytest.Item], day: int) -> set[pytest.Item]:
     return others.union([x for x in long if (crc32(x.nodeid.encode()) + day) % DAYS_OF_LONG])
 
 
+def _is_checked_today(item: pytest.Item) -> bool:
+    if "DAY" not in os.environ:
+        return True
+    return (crc32(item.path.name.encode()) + int(os.environ["DAY"])) % 2 == 0
+
+
 def _parts(cases: int) -> int:
     return PARTS_OF_MANY if cases >= PARTS_OF_MANY else min(PARTS, cases)
 
@@ -146,6 +153,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What heuristics are asked to choose is for vectors of 32 bytes or more, which all but old x86-64 processors have."""
+    os.environ["CHECK"] = CHECK if _is_checked_today(item) else "0"
     is_of_choices = item.get_closest_marker("heuristics") is not None
     if is_of_choices and Device["CPU"].target.vector_bytes < HEURISTICS_BYTES:
         pytest.skip("for another choice is right where vectors are this short")
