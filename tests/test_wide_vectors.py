@@ -82,6 +82,21 @@ def test_rows_that_are_reduced_run_in_vectors_of_four_registers() -> None:
     assert loops is not None and loops[0].lanes == 8 and loops[0].at_once > 1
 
 
+@pytest.mark.parametrize(
+    ("terms", "apart", "lanes"), [(16, 4, 8), (16, 1, 32), (5, 1, 32), (8, 4, 16)]
+)
+def test_sums_of_many_loads_that_are_written_out_run_in_vectors_of_fewer_registers(
+    terms: int, apart: int, lanes: int
+) -> None:
+    """Their terms wait for nothing, and LLVM takes a second for the 512 loads of two such sums in vectors of four registers."""
+    flat = UOp(Ops.PARAM, dtypes.float32, (), (1, terms * 1024 * apart))
+    x = UOp(Ops.RESHAPE, flat.dtype, (flat,), (terms, 1024, apart))
+    x = UOp(Ops.SHRINK, flat.dtype, (x,), ((0, terms), (0, 1024), (apart - 1, apart)))
+    total = UOp(Ops.REDUCE_AXIS, x.dtype, (x,), (Ops.ADD, (0,)))
+    loops = vectors_of_graph(UOp(Ops.LOG2, x.dtype, (UOp(Ops.EXP2, x.dtype, (total,)),)))
+    assert loops is not None and [(v.lanes, v.at_once) for v in loops] == [(lanes, 1)]
+
+
 ROWS: dict[str, Callable[[Tensor], Tensor]] = {
     "a sum": lambda x: x.gelu().sum(-1),
     "the largest": lambda x: x.tanh().max(-1),
