@@ -60,6 +60,43 @@ def test_each_row_that_a_tile_takes_element_by_element_is_asked_for_once_a_line(
     assert all(load.dtype.lanes > 1 for load in prefetched(short, AVX512))
 
 
+def windows_asked_for(image: tuple[int, ...], weights: tuple[int, ...]) -> list[tuple[int, int]]:
+    """How far ahead the tile of a convolution asks where it reads its image, and how far a channel is from the next."""
+    x, w = Tensor.empty(*image).realize(), Tensor.empty(*weights).realize()
+    graph = compiler().kernel_graph(UOp.sink(x.conv2d(w).uop).replace(arg="CPU"))
+    target = replace(AVX512, threads=1)
+    *_, tile = parts_of(run_stages(KERNEL_STAGES, graph.src[-1].src[0], compiler().library, target))
+    long = image[0] * image[1] * image[2] * image[3]
+    found = []
+    for load, hints in prefetched(tile, target).items():
+        buffer, index = load.src[0].src[:2]
+        if buffer.op is Ops.PARAM and buffer.arg[1] == long:
+            moves = [coefficient(index, loop) or 0 for loop in loops_of_tile(tile)]
+            found += [(hint.elements, max(moves)) for hint in hints if hint.cache == 1]
+    return found
+
+
+def test_windows_are_asked_for_two_channels_ahead() -> None:
+    """A line of an image, the next ones, then another channel: a processor does not foresee that."""
+    (hint,) = windows_asked_for((8, 256, 16, 16), (256, 256, 3, 3))
+    assert hint == (2 * 256, 256)
+
+
+@pytest.mark.parametrize(
+    ("image", "weights"),
+    [
+        ((8, 16, 16, 16), (64, 16, 3, 3)),  # what a tile reads stays in the first cache
+        ((8, 4, 99, 99), (64, 4, 7, 7)),  # two of four channels ahead is behind the last one
+        ((11, 90, 10, 10), (74, 90, 7, 7)),  # most lines of an image, or rows of other images
+    ],
+    ids=["stays", "few channels", "in order"],
+)
+def test_windows_that_stay_or_come_in_order_are_not_asked_for(
+    image: tuple[int, ...], weights: tuple[int, ...]
+) -> None:
+    assert not windows_asked_for(image, weights)
+
+
 def pieces_of(linear: UOp, number: int) -> list[tuple[UOp, Hint]]:
     """What is asked of the second cache of a parameter."""
     return [

@@ -12,8 +12,8 @@ the row after this one, which comes while it computes. Results of a tile that ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from math import inf
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf, prod
 
 from proofgrad.backends.llvm.prefetch_tiles import (
     Hint,
@@ -35,6 +35,8 @@ AHEAD = 2
 LINES_AHEAD = 2
 # Loads of a row in an iteration: one more than so many counts little (measured: a quarter more time where it is one for one).
 LEAST_LOADS = 3
+# Iterations of a loop over windows, for each that is asked for ahead: of fewer much would be behind the last one.
+LEAST_STEPS = 4
 # Vectors that are multiplied less often are read in a stream, which the processor foresees.
 LEAST_USES = 4
 # Rows of so much of the second cache stay there until their turn; buffers that fit stay there with all their rows.
@@ -54,6 +56,8 @@ def prefetched(linear: UOp, target: Target, past: Iterable[UOp] = ()) -> dict[UO
             for row in _rows_of_tile(around, loops, target):
                 ahead = LINES_AHEAD * target.first_cache.line_bytes // row.dtype.itemsize
                 found.setdefault(row, []).append(Hint(ahead))
+            for window, ahead in _windows_of_tile(around, loops, target):
+                found.setdefault(window, []).append(Hint(ahead))
             asked = frozenset([one.src[0].src[0] for one in found])
             for owner, hint in tile_prefetches(load, around, target, asked, unread):
                 found.setdefault(owner, []).append(hint)
@@ -100,6 +104,68 @@ def _rows_of_tile(around: dict[UOp, Loops], loops: Loops, target: Target) -> lis
         if (buffer, start - 1) not in starts
         and all((buffer, start + k) in starts for k in range(LEAST_LOADS))
     ]
+
+
+def _windows_of_tile(
+    around: dict[UOp, Loops], loops: Loops, target: Target
+) -> Iterator[tuple[UOp, int]]:
+    """Where the innermost loop of a tile goes through a short piece of windows, as a line of one channel, and a loop of the sum around it to others: loads, and
+    how far away what is read two iterations of that loop later is. Of what stays in the first cache nothing is asked for.
+
+    Positions that move by a few elements and then by an image are no stream that a processor foresees. Of rows that lie apart, as those of several images, each
+    would take a register for one position more, of which there are too few (measured: 11 images took 1.5 times as long).
+    """
+    sums = [loop for loop in loops if loop.arg[1] is AxisRole.REDUCE]
+    if len(sums) < 2 or not all(map(is_fixed, sums)):
+        return
+    starts: dict[tuple[UOp, tuple[int, ...]], dict[int, UOp]] = {}
+    for node, inside in around.items():
+        if node.op is LOAD and inside == loops:
+            buffer, index = node.src[0].src[:2]
+            moves = tuple([coefficient(index, loop) or 0 for loop in sums])
+            starts.setdefault((buffer, moves), {})[at_start(index)] = node
+    line, read = target.first_cache.line_bytes, 0
+    for (buffer, moves), loads in starts.items():
+        lines = len(_in_other_lines(loads, line // buffer.dtype.itemsize))
+        read += line * lines * _times_more_lines(buffer, moves, sums, line)
+    for (buffer, moves), loads in starts.items() if read > target.first_cache.nbytes else ():
+        step = _far_step(buffer, moves, sums, target)
+        first, *others = _in_other_lines(loads, line // buffer.dtype.itemsize)
+        is_near = not others or (others[-1] - first) * buffer.dtype.itemsize < LINES_AHEAD * line
+        if step and is_near and loads[first].src[0].src[1].dtype.lanes == 1:
+            for start in (first, *others):
+                yield loads[start], AHEAD * step
+
+
+def _far_step(buffer: UOp, moves: Sequence[int], sums: Sequence[UOp], target: Target) -> int:
+    """Elements between two iterations of the outermost loop of a sum that leaves out most lines of memory, not the innermost loop, nor one of so few iterations
+    that much of what is asked for is behind its end; 0: none does.
+    """
+    itemsize, line = buffer.dtype.itemsize, target.first_cache.line_bytes
+    if buffer.op is not PARAM or bytes_of(buffer) <= target.first_cache.nbytes:
+        return 0
+    for number, (move, loop) in enumerate(zip(moves, sums[:-1])):
+        inside = _times_more_lines(buffer, moves[number + 1 :], sums[number + 1 :], line)
+        is_far = abs(move) * itemsize > 2 * line * inside
+        if is_far and size_of(loop) >= LEAST_STEPS * AHEAD:
+            return move
+    return 0
+
+
+def _times_more_lines(buffer: UOp, moves: Sequence[int], loops: Sequence[UOp], line: int) -> int:
+    """How many times more lines of a buffer all iterations of some loops read than one of them does."""
+    steps = [abs(move) * buffer.dtype.itemsize for move in moves]
+    sizes = [size_of(loop) for loop in loops]
+    return prod([max(1, min(n, n * step // line)) for n, step in zip(sizes, steps)])
+
+
+def _in_other_lines(starts: Iterable[int], elements: int) -> list[int]:
+    """Of positions the first, and each that is a line or more behind the last one before."""
+    found: list[int] = []
+    for start in sorted(starts):
+        if not found or start - found[-1] >= elements:
+            found.append(start)
+    return found
 
 
 def _next_results(around: dict[UOp, Loops], target: Target) -> dict[UOp, Hint]:
