@@ -664,6 +664,24 @@ def test_extremes_of_a_nan_have_gradients_of_nan(reduced: str) -> None:
     assert found.tolist() == ([[0, 1], [1, 0]] if reduced == "max" else [[1, 0], [0, 1]])
 
 
+PRODUCTS = {  # by row: the product of the others, NaN where 0 meets an infinity or a NaN
+    (0, 2, 3): (6, 0, 0),
+    (0, 0, 3): (0, 0, 0),
+    (0, 2, math.inf): (math.inf, NAN, NAN),
+    (0, 2, NAN): (NAN, NAN, NAN),
+    (0, 0, math.inf): (NAN, NAN, NAN),
+    (2, 3, math.inf): (math.inf, math.inf, NAN),
+}
+
+
+def test_gradients_of_products_do_not_hide_infinities_behind_zeros() -> None:
+    x = Tensor(list(PRODUCTS), dtype="float32", requires_grad=True)
+    (found,) = x.prod(1).sum().gradient(x)
+    np.testing.assert_array_equal(found.numpy(), list(PRODUCTS.values()))
+    (found,) = (x.prod(1) * NAN)[0].gradient(x)
+    np.testing.assert_array_equal(found[0].numpy(), [NAN] * 3)
+
+
 CHOSEN: dict[str, tuple[Function, list[float]]] = {
     "relu": (Tensor.relu, [1, 1, 1]),
     "abs": (Tensor.abs, [1, 0, 1]),
