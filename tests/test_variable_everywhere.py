@@ -235,6 +235,8 @@ NONE_AT_ALL: dict[str, Program] = {
     "attention": lambda x, n: x[:n].scaled_dot_product_attention(x[:n], x[:n]),
     "gradient": lambda x, n: x[:n].square().sum().gradient(x)[0],
     "gradient of a product": lambda x, n: (x[:n] @ x[:4]).square().sum().gradient(x)[0],
+    "sum of a product of two such axes": lambda x, n: (x[:n] @ x[:n].T).sum(),
+    "sum over pairs": lambda x, n: (x[:n, 0].unsqueeze(0) * x[:n, 1].unsqueeze(1) + 1).sum(),
 }  # fmt: skip
 
 
@@ -327,6 +329,12 @@ def test_a_sum_takes_as_long_as_its_elements_and_not_as_its_bound(name: str) -> 
     expected = X[:4].std(0, ddof=1) if name == "std" else getattr(X[:4], name)(0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert took < 0.5  # 1 << 30 masked additions take seconds
+
+
+def test_memory_that_the_largest_value_does_not_leave_names_the_variable() -> None:
+    n = Variable("n", 1, 1 << 29)
+    with pytest.raises(MemoryError, match=r"cannot allocate .* variable \(n\)"):
+        (Tensor(X)[: n.bind(2)] @ Tensor(X)[: n.bind(2)].T).contiguous().realize()
 
 
 def test_one_compile_serves_all_values() -> None:

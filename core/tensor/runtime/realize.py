@@ -369,7 +369,7 @@ def _run(
         finally:
             interrupts.hold()
     except BaseException as error:  # noqa: BLE001  (raised again by who called)
-        return _failure(error, graph, kept, given, values)
+        return _failure(_with_variables(error, values), graph, kept, given, values)
     if witness is not None:
         witness.after(plan, given)
     results = _results(plan, asked, shapes, memory, roots, kept)
@@ -397,6 +397,16 @@ def _failure(
     """What was asked for, over the buffers that it was given."""
     buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(buffers_of(graph))]
     return _Failure(error, with_buffers(graph, buffers, values))
+
+
+def _with_variables(error: BaseException, values: dict[str, int]) -> BaseException:
+    """Of memory that there is not: the variables of the program, for whose largest values it is made."""
+    names = ", ".join(filter(str.isidentifier, values))
+    if not isinstance(error, MemoryError) or not names:
+        return error
+    return MemoryError(
+        f"{error}; memory is made for the largest value of each variable ({names}): give narrower bounds"
+    )
 
 
 def _unneeded(given: list[Any], kept: list[ref[UOp]], devices: Sequence[str]) -> frozenset[int]:
