@@ -199,6 +199,12 @@ def test_settings_of_tinygrad_are_read_by_programs(monkeypatch: pytest.MonkeyPat
         from proofgrad.helpers import NO_SUCH  # noqa: F401
 
 
+def test_settings_that_are_read_here_too_may_be_imported() -> None:
+    assert helpers.ALLOW_TF32 == 0 and helpers.TRANSCENDENTAL == 1
+    with Context(ALLOW_TF32=1, TRANSCENDENTAL=0, PARALLEL=0):
+        assert helpers.ALLOW_TF32 and not helpers.TRANSCENDENTAL and not helpers.PARALLEL
+
+
 def test_no_setting_is_both_read_and_not_read() -> None:
     from proofgrad.core.settings import MEANING
 

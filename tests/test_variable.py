@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofgrad import Device, JitError, ShapeError, Tensor, TinyJit, Variable
+from proofgrad import Device, JitError, ShapeError, Tensor, TinyJit, UOp, Variable
 from proofgrad.core.ir.sizes import difference, normal, product, quotient, show_size
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -245,6 +245,10 @@ def test_variable_takes_no_value_or_bound_that_is_no_whole_number(value: Any) ->
         Variable("n", 1, 4).bind(value)
     with pytest.raises(TypeError, match="variable n stands for whole numbers, not "):
         Variable("n", 1, value)
+
+
+def test_bounds_have_tinygrads_names() -> None:
+    assert Variable("n", min_val=1, max_val=8) is UOp.variable("n", max_val=8, min_val=1)
 
 
 def test_variable_takes_ints_of_numpy_and_of_tensors() -> None:

@@ -26,16 +26,16 @@ _PARTS = (*_NAMED, Ops.CONST, Ops.NEG, Ops.ADD, Ops.MUL, Ops.FLOORDIV, Ops.MOD)
 _Monomials: TypeAlias = "dict[tuple[UOp, ...], int]"
 
 
-def variable(name: str, smallest: int, largest: int) -> UOp:
+def variable(name: str, min_val: int, max_val: int) -> UOp:
     """An index that is the same everywhere in a run. Raises: ValueError for empty bounds, TypeError for others than whole numbers."""
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"the name of a variable is an identifier, not {name!r}")
-    smallest, largest = _whole(name, smallest), _whole(name, largest)
-    if not 0 <= smallest <= largest:
+    min_val, max_val = _whole(name, min_val), _whole(name, max_val)
+    if not 0 <= min_val <= max_val:
         raise ValueError(
-            f"variable {name}: bounds {smallest} to {largest} must be 0 or more, in order"
+            f"variable {name}: bounds {min_val} to {max_val} must be 0 or more, in order"
         )
-    return UOp(Ops.VARIABLE, dtypes.index, (), (name, smallest, largest))
+    return UOp(Ops.VARIABLE, dtypes.index, (), (name, min_val, max_val))
 
 
 Variable = variable  # the name that users know

@@ -72,6 +72,7 @@ from proofgrad.helpers.text import (
     word_wrap,
 )
 from proofgrad.helpers.variables import (
+    ALLOW_TF32,
     BEAM,
     CI,
     DEBUG,
@@ -79,9 +80,13 @@ from proofgrad.helpers.variables import (
     DEFAULT_INT,
     DEV,
     JIT,
+    NO_COLOR,
     NOOPT,
     OSX,
+    PARALLEL,
+    SPEC,
     TRAINING,
+    TRANSCENDENTAL,
     WIN,
     WINO,
     ContextVar,
@@ -91,6 +96,7 @@ from proofgrad.helpers.variables import (
 )
 
 __all__ = [
+    "ALLOW_TF32",
     "BEAM",
     "CI",
     "Context",
@@ -102,9 +108,13 @@ __all__ = [
     "GlobalCounters",
     "JIT",
     "NOOPT",
+    "NO_COLOR",
     "OSX",
+    "PARALLEL",
     "Profiling",
+    "SPEC",
     "TRAINING",
+    "TRANSCENDENTAL",
     "Timing",
     "WIN",
     "WINO",

@@ -175,7 +175,12 @@ def _set_int(value: Any) -> None:
 
 
 DEBUG, BEAM, NOOPT, WINO = [ContextVar(name, 0) for name in ("DEBUG", "BEAM", "NOOPT", "WINO")]
-JIT = ContextVar("JIT", 1)
+ALLOW_TF32, SPEC, NO_COLOR = (
+    ContextVar("ALLOW_TF32", 0),
+    ContextVar("SPEC", 0),
+    ContextVar("NO_COLOR", ""),
+)
+JIT, PARALLEL, TRANSCENDENTAL = [ContextVar(k, 1) for k in ("JIT", "PARALLEL", "TRANSCENDENTAL")]
 TRAINING = _OfProgram("TRAINING", _training, _set_training)
 DEV = _OfProgram("DEV", _device, _set_device)
 DEFAULT_FLOAT = _OfProgram("DEFAULT_FLOAT", _float, _set_float)
