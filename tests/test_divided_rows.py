@@ -78,6 +78,56 @@ def test_axes_whose_rows_mix(
     assert _mixed(before, after) == mixed
 
 
+WITHIN_ROWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.permute(1, 0).reshape(-1)[5:-7].sum(),
+    "largest, computed": lambda x: (x * 2).flip(0).permute(1, 0).reshape(-1).exp()[5:-7].max(),
+    "padded": lambda x: x.permute(1, 0).reshape(-1).pad((3, 4)).cumsum(0),
+    "other rows": lambda x: (x[:, 1:80].reshape(-1)[5:-4].exp() + 1).reshape(20, -1) * 2,
+}
+WHOLE_ROWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.permute(1, 0).reshape(-1)[1111:-2222].sum(),
+    "memory": lambda x: x.reshape(-1)[5:-7].sum(),
+    "no other loop": lambda x: x.permute(1, 0).reshape(-1)[5:-7] * 2,
+    "rows of pairs": lambda x: x[:, :2].reshape(-1)[3:-4].sum(),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN_ROWS)
+def test_rows_that_are_cut_within_one_are_stored_before_other_loops_read_them(name: str) -> None:
+    """Row and column of each element were divided out: sums of 1111 x 87 elements took 10 times as long."""
+    value = WITHIN_ROWS[name](Tensor.empty(1111, 87).contiguous())
+    assert kernels(value, CPU) == kernels(value, GPU) + 1
+
+
+@pytest.mark.parametrize("name", WHOLE_ROWS)
+def test_what_is_cut_between_rows_or_has_no_rows_is_not(name: str) -> None:
+    value = WHOLE_ROWS[name](Tensor.empty(1111, 87).contiguous())
+    assert kernels(value, CPU) == kernels(value, GPU)
+
+
+@pytest.mark.parametrize("name", WITHIN_ROWS)
+def test_values_of_what_is_cut_within_rows_are_those_of_numpy(name: str) -> None:
+    data = np.arange(1111 * 87, dtype=np.float32).reshape(1111, 87) % 7 / 4
+    joined = data.T.reshape(-1)
+    expected = {
+        "sum": lambda: joined[5:-7].sum(),
+        "largest, computed": lambda: np.exp(data * 2)[::-1].T.reshape(-1)[5:-7].max(),
+        "padded": lambda: np.pad(joined, (3, 4)).cumsum(),
+        "other rows": lambda: (np.exp(data[:, 1:80].reshape(-1)[5:-4]) + 1).reshape(20, -1) * 2,
+    }[name]()
+    np.testing.assert_allclose(WITHIN_ROWS[name](Tensor(data)).numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cut", [slice(5, -7), slice(1111, -5), slice(3, None)])
+def test_rows_that_are_stored_from_within_one_are_those_of_numpy(cut: slice) -> None:
+    """Before the first whole row, whole rows, and behind them, forward and turned around, run as loops of their own."""
+    data = np.arange(1111 * 87, dtype=np.float32).reshape(1111, 87)
+    joined = Tensor(data).permute(1, 0).reshape(-1)
+    np.testing.assert_array_equal((joined[cut] * 2).numpy(), data.T.reshape(-1)[cut] * 2)
+    turned = joined.flip(0)[cut] * 2
+    np.testing.assert_array_equal(turned.numpy(), data.T.reshape(-1)[::-1][cut] * 2)
+
+
 @pytest.mark.parametrize("name", APART)
 def test_values_are_those_of_numpy(name: str) -> None:
     data = np.arange(5 * 111 * 87, dtype=np.float32).reshape(5, 111, 87) % 1013

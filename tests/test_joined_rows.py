@@ -34,6 +34,8 @@ def rows(value: Tensor, longest: int = LONGEST) -> int:
         (lambda x: x[:, :73].reshape(1, -1).permute(1, 0).reshape(1, -1), 73),
         (lambda x: x[:, :73].reshape(11, 101, 73).reshape(11, -1), 73),
         (lambda x: x[:1100, :73].reshape(11, -1), 73),
+        (lambda x: x.permute(1, 0).reshape(-1)[2222:-7], 1111),  # the last one is not whole
+        (lambda x: x.permute(1, 0).reshape(-1).pad((1111, 3)), 1111),
     ],
 )
 def test_rows_that_lie_apart_are_found(joined: Callable[[Tensor], Tensor], length: int) -> None:
@@ -48,6 +50,7 @@ def test_rows_that_lie_apart_are_found(joined: Callable[[Tensor], Tensor], lengt
         lambda x: x[:, :73].contiguous().reshape(-1),
         lambda x: x[:, :73],
         lambda x: x[:, :73].reshape(-1)[5:],  # no row begins where this does
+        lambda x: x[:, :73].reshape(-1).pad((5, 0)),
     ],
 )
 def test_what_lies_in_one_piece_or_joins_nothing_has_none(

@@ -1,10 +1,13 @@
-"""Which values are stored because rows that lie apart in memory are read as rows of another length.
+"""Which values are stored because rows that lie apart in memory are read as rows of another length, or from within one to within another.
 
 Owns: the choice. Does not own: rows that are joined whole, which loops run along (joined_rows.py).
 
     x.permute(1, 0).reshape(101, -1).softmax()        x: 1111 x 87        rows of 957 elements, of parts of rows of 1111
 
-No loop runs along both: from the place of each element its row and column would be divided out. What is stored lies in one piece.
+    x.permute(1, 0).reshape(-1)[5:-7].sum()            rows of 1111 elements, of which the first and the last are not whole
+
+No loop runs along both: from the place of each element its row and column would be divided out. What is stored lies in one piece; the loops that
+store what is cut are of whole rows, and of the elements before and behind (tactics/split_index_sets.py).
 """
 
 from __future__ import annotations
@@ -12,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Container
 from math import prod
 
+from proofgrad.core.compile.fusion.joined_rows import JoinedRows, joined_rows
 from proofgrad.core.compile.fusion.work import MOST_NODES, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.schedule.operation_cycles import SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import DIVISION_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 
-# A quotient by a constant and what is left, of one element: two multiplications, shifts and a difference, for each of two positions.
-DIVISION_CYCLES = 8 * SHORT_CYCLES
 _CUTS = frozenset({Ops.SHRINK, Ops.PAD})
 _KEEP_AXES = _CUTS | {Ops.PERMUTE, Ops.FLIP, Ops.DETACH}
 
@@ -36,6 +38,24 @@ def is_divided_out(reshape: UOp, stored: Container[UOp], target: Target) -> bool
         return False
     cycles = elements(source.shape) * (DIVISION_CYCLES + target.core.gather_cycles)
     return pays_a_buffer(source, cycles, 1, target)
+
+
+def is_cut_within_rows(cut: UOp, stored: Container[UOp], target: Target) -> bool:
+    """Whether a buffer for what is cut or padded takes less than to divide out the place of each element, of rows that are not whole."""
+    if cut in stored or not is_plain((*cut.shape, *cut.src[0].shape)):
+        return False
+    changed = [a for a, size in enumerate(cut.shape) if size != cut.src[0].shape[a]]
+    joined = [(cut.shape[a], joined_rows(cut, a, stored)) for a in changed]
+    if not any([rows and _is_ragged(rows, size, target.lanes(cut.dtype)) for size, rows in joined]):
+        return False
+    cycles = elements(cut.shape) * (DIVISION_CYCLES + target.core.gather_cycles)
+    return pays_a_buffer(cut, cycles, 1, target)
+
+
+def _is_ragged(rows: JoinedRows, size: int, lanes: int) -> bool:
+    """Whether so many elements begin, or end, within rows of several vectors."""
+    length = min(rows.lengths)
+    return length >= lanes and bool(rows.offset % length or size % length)
 
 
 def _mixed(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from proofgrad.core.compile.fusion.divided_rows import is_divided_out
+from proofgrad.core.compile.fusion.divided_rows import is_cut_within_rows, is_divided_out
 from proofgrad.core.compile.fusion.epilogues import end_of_epilogue
 from proofgrad.core.compile.fusion.limits import beyond_limits
 from proofgrad.core.compile.fusion.meeting_points import meeting_points
@@ -43,6 +43,7 @@ READ_OFTEN, READ_OFTEN_BY_VECTORS = 32, 16
 MOST_BESIDE = 8
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 _COMPUTED = ELEMENTWISE | {Ops.REDUCE_AXIS}
+_CUTS = frozenset({Ops.SHRINK, Ops.PAD})
 _CAST = frozenset({Ops.CAST})
 _ALL_MOVED = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})  # the same elements, each once
 
@@ -77,6 +78,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     beside = [_beside_a_contraction(rs, consumers, position) for rs in ends.values()]
     stored.update(*beside)
     leads_to_reduction -= selecting
+    regrouped = _leads_to_other_rows(nodes, stored)
     work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else _CAST)
     for node in nodes:
         if node.op is Ops.EXPAND and (
@@ -97,6 +99,13 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             and is_divided_out(node, stored, target)
         ):
             work.store(node.src[0])
+        if (
+            node.op in _CUTS
+            and (node in leads_to_reduction or node in regrouped)
+            and not target.work_items
+            and is_cut_within_rows(node, stored, target)
+        ):
+            work.store(node)
     kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
     kept.update(*beside)
     for end, reductions in ends.items():
@@ -197,6 +206,18 @@ def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
     leads: set[UOp] = set()
     for node in reversed(nodes):
         if node.op is Ops.REDUCE_AXIS or (node in leads and node not in stored):
+            leads.update(node.src)
+    return leads
+
+
+def _leads_to_other_rows(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
+    """Nodes whose elements are read, unstored, as rows of another length."""
+    leads = set[UOp]()
+    for node in reversed(nodes):
+        if (node in leads and node not in stored) or (
+            node.op is Ops.RESHAPE
+            and [n for n in node.shape if n != 1] != [n for n in node.src[0].shape if n != 1]
+        ):
             leads.update(node.src)
     return leads
 

@@ -90,6 +90,7 @@ def _block(node: UOp, axis: int, target: Target) -> int | None:
         return _images_at_once(node, whole, target)
     longest = max(1, whole // 8)
     rows = length_of_joined_rows(node.src[0], axis, longest)
+    rows = rows if whole % rows == 0 else 1
     size = rows * largest_divisor(whole // rows, at_most=longest // rows)
     return size if 2 <= size < whole else None
 

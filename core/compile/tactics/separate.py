@@ -95,14 +95,14 @@ def _digits(kernel: UOp, loop: UOp) -> tuple[int, ...]:
 
 
 def _cut(node: UOp, loop: UOp, of_digits: bool) -> int:
-    """d where the node is a quotient by d of the loop, or what is left of one; 0: neither.
+    """d where the node is a quotient by d of the loop, counted up or down, or what is left of one; 0: neither.
 
     Or of a digit of it, as where a window runs along an axis of 4 that was joined with others: `(k + i // 6 % 4) // 2` takes i apart at 12.
     """
     if node.src[1].op is not Ops.CONST:
         return 0
     term, divisor = node.src[0], node.src[1].arg
-    while divisor > 1 and coefficient(term, loop) != 1:
+    while divisor > 1 and coefficient(term, loop) not in (1, -1):
         own = [part for part in term.src if loop in counters_in(part)]
         if len(own) != 1:
             return 0

@@ -1,10 +1,15 @@
-"""Tactic: where memories are joined along a loop, each is copied by a loop of its own.
+"""Tactic: where memories are joined along a loop, or rows of one that lie apart, each part of it is a loop of its own.
 
 Does not own: the law (steps/split_index_set.py), which values of a program get a buffer (fusion/kernels.py).
 
     for i < 5: out[i] = where(i < 2, a[i if i < 2], b[i - 2 if 1 < i])   =   for j < 2: out[j] = a[j];  for j < 3: out[j + 2] = b[j]
 
 One loop would ask at each element for all of them: of n memories it takes n times as long.
+
+    for i < 15: out[i] = a[(i + 2) % 6 * 9 + (i + 2) // 6]   =   for j < 4: out[j] = a[j * 9 + 18]
+                                                                 for r < 1: for c < 6: out[4 + 6 * r + c] = a[c * 9 + r + 1];  ...
+
+One that begins or ends within a row would divide out row and column of each element; where rows are whole, they are loops (separate.py).
 """
 
 from __future__ import annotations
@@ -18,12 +23,17 @@ from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import WORK_OF_A_STEP
-from proofgrad.core.compile.schedule.operation_cycles import OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.compile.schedule.operation_cycles import (
+    DIVISION_CYCLES,
+    OPERATION_CYCLES,
+    SHORT_CYCLES,
+)
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.split_index_set import split_index_set
 from proofgrad.core.compile.steps.window import iterations_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import sizes
 from proofgrad.core.ir.uop import UOp, toposort
 
 # A vector of a memory that is not there at an element: a load under a mask that is off, and a choice.
@@ -41,7 +51,7 @@ class Cut(NamedTuple):
 
 
 def split_index_sets(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
-    """The loop along which most memories are joined as one loop for each of them, if that pays; in order."""
+    """The loop along which most memories, or rows of one, are joined as one loop for each part of it, if that pays; in order."""
     target, graph = context.target, nest.graph
     if len(graph.src) > 1 or len(graph.src[0].src) > 2 or (target.lockstep or 1) > 1:
         return nest  # items that run in step skip what they do not need
@@ -71,16 +81,38 @@ def _is_by_element(graph: UOp) -> bool:
     )
 
 
+class Rows(NamedTuple):
+    """Where a load is on along a loop, and into which rows it divides that: iteration i is at `offset + i`, of which each row is `length` long."""
+
+    begin: int
+    end: int
+    offset: int
+    length: int
+
+    def whole(self) -> tuple[int, int]:
+        """From which iteration on and before which one rows are whole."""
+        begin = min(self.end, self.begin - (self.begin + self.offset) % -self.length)
+        return begin, begin + (self.end - begin) // self.length * self.length
+
+    def divides(self, first: int, end: int) -> bool:
+        """Whether a loop over these iterations divides: it is not of whole rows, nor in one."""
+        start = (first + self.offset) % self.length
+        is_whole = start == 0 and (end - first) % self.length == 0
+        return not is_whole and start + end - first > self.length
+
+
 def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
-    """Where masks begin and end along a loop; None if that is nowhere."""
-    size = size_of(loop)
-    windows = [iterations_of(load, loop) for load in toposort((graph,)) if load.op is Ops.LOAD]
-    ends = sorted({end for window in windows for end in window if 0 < end < size})
-    borders = _evenly(ends, MOST_PARTS - 1)
+    """Where masks, or whole rows, begin and end along a loop; None if that is nowhere."""
+    size, lanes = size_of(loop), max(1, target.vector_bytes // graph.src[0].src[1].dtype.itemsize)
+    loads = [load for load in toposort((graph,)) if load.op is Ops.LOAD]
+    windows = [iterations_of(load, loop) for load in loads]
+    found_rows = [_rows(load, loop, window) for load, window in zip(loads, windows)]
+    rows = [r for r in found_rows if r is not None and r.length >= lanes]
+    found = {end for window in (*windows, *[r.whole() for r in rows]) for end in window}
+    borders = _evenly(sorted([end for end in found if 0 < end < size]), MOST_PARTS - 1)
     if not borders:
         return None
     parts = list(pairwise((0, *borders, size)))
-    lanes = max(1, target.vector_bytes // graph.src[0].src[1].dtype.itemsize)
     other = prod([size_of(x) for x in output_loops(graph) if x is not loop])
     left_out = sum(
         [
@@ -91,11 +123,31 @@ def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
         ]
     )
     saved = other * left_out / lanes * CYCLES_OF_A_CHOICE
+    if any([r.divides(0, size) for r in rows]):
+        undivided = [
+            end - first
+            for first, end in parts
+            if not any([r.divides(max(first, r.begin), min(end, r.end)) for r in rows])
+        ]
+        saved += other * sum(undivided) * (DIVISION_CYCLES + target.core.gather_cycles)
     shared = sum([_cycles_at_a_border(graph, loop, border, target) for border in borders])
     if coefficient(graph.src[0].src[0].src[1], loop) == 1:
         short = sum([end - first for first, end in parts if end - first < lanes])
         shared += other * short * _cycles_of_an_element(graph)
     return Cut(loop, tuple(borders), saved - len(borders) * target.core.launch_cycles - shared)
+
+
+def _rows(load: UOp, loop: UOp, window: tuple[int, int]) -> Rows | None:
+    """The shortest rows into which the place of a load divides a loop; None: into none."""
+    found = list[Rows]()
+    for node in toposort((load.src[0].src[1],)):
+        way = coefficient(node.src[0], loop) if node.op is Ops.MOD else None
+        if node.src[1:] and node.src[1].op is Ops.CONST and (way == 1 or way == -1):
+            start = node.src[0].substitute({loop: UOp.index(0)})
+            if sizes().is_size_or_number(start) and start.vmin == start.vmax:
+                offset = start.vmin if way == 1 else -1 - start.vmin  # rows begin at their ends
+                found.append(Rows(*window, offset, node.src[1].arg))
+    return min(found, key=lambda rows: rows.length, default=None)
 
 
 def _cycles_of_an_element(graph: UOp) -> float:
