@@ -76,3 +76,35 @@ def test_pairs_are_floats_where_vectors_compare_these_alone(
     machines = {name: SimpleNamespace(target=target) for name, target in TARGETS.items()}
     monkeypatch.setattr(networks, "Device", machines)
     assert networks.has_least_of_doubles_alone(name) is (name == "AVX2")
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [((2, 2835), 4), ((1, 300), 1), ((4, 100), 5)], ids=str
+)
+@pytest.mark.parametrize("kind", ["float32", "int8", "int64", "float64"])
+def test_a_few_of_few_rows_are_found_one_by_one(
+    shape: tuple[int, int], count: int, kind: str
+) -> None:
+    """Each is the least of what lies beyond the one before, of equal ones that of the next position."""
+    x = np.random.default_rng(0).integers(-9, 9, shape).astype(kind)
+    if x.dtype.kind == "f":
+        x[0, :7] = [np.inf, -np.inf, np.nan, -0.0, 0.0, np.nan, 3e38]
+    for largest in (True, False):
+        values, found = Tensor(x).topk(count, largest=largest)
+        want = in_order(x.astype(np.float64), largest)[:, :count]
+        np.testing.assert_array_equal(found.numpy(), want)
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, want, 1))
+
+
+def test_ranks_and_networks_take_fewer_cycles_where_rows_or_what_is_found_are_many() -> None:
+    one_by_one = networks._is_found_one_by_one
+    pairs = {n: Tensor.empty(*n, dtype="float64") for n in [(2, 178), (200, 125), (1, 1600)]}
+    assert one_by_one(pairs[2, 178], 7) and one_by_one(pairs[1, 1600], 10)
+    assert not one_by_one(pairs[200, 125], 7) and not one_by_one(pairs[1, 1600], 300)
+
+
+def test_machines_with_work_items_rank_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = Tensor.empty(2, 178, dtype="int64")
+    machines = {pairs.device: SimpleNamespace(target=TARGETS["a GPU"])}
+    monkeypatch.setattr(networks, "Device", machines)
+    assert not networks._is_found_one_by_one(pairs, 7)

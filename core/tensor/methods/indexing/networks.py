@@ -50,6 +50,10 @@ LEAST_LINES = 16
 WORTH_A_NETWORK = 1 << 12
 # To rank so few elements takes two or three kernels, which are made in a tenth of the time that those of a network take.
 RANKED_COMPARISONS = 1 << 17
+# Kernels that ranks take, and that a network takes for the blocks of few rows and each time that it leaves half of them, at least.
+KERNELS_OF_RANKS, KERNELS_OF_A_HALVING = 2, 3
+# Cycles to compare a vector of numbers with one, and to keep the least of those that come behind it.
+CYCLES_OF_A_LOOK = 2
 # What is read and written at once, in one piece if it begins at a multiple: a line of the cache, or the widest vector.
 LINE_BYTES = 64
 _T = TypeVar("_T", bound=Reduction)
@@ -122,6 +126,11 @@ def _blocks(rows: Whole, size: int, most: int) -> _Blocks:
 def _short(x: _T) -> int:
     """Elements of a short block, at most: three of four registers hold them."""
     return max(LEAST_SHORT, Device[x.device].target.vector_registers * 3 // 4)
+
+
+def first_of_lines(x: _T, count: int) -> _T:
+    """The first so many of each row of a matrix in order, whose numbers differ from each other but for the largest one of their type."""
+    return _one_by_one(x, count) if _is_found_one_by_one(x, count) else least_of_lines(x, count)
 
 
 def least_of_lines(x: _T, count: int) -> _T:
@@ -213,6 +222,28 @@ def _ranked(x: _T, count: int) -> _T:
     ranks = before.sum(-1).contiguous()
     hits = ranks.unsqueeze(1).eq(x._iota(count).reshape((count, 1)))
     return hits.where(other, 0).sum(-1, dtype=x.dtype)
+
+
+def _is_found_one_by_one(x: _T, count: int) -> bool:
+    """Whether to look at all of each row once for each that is found takes fewer cycles than to rank them, or than a network."""
+    (rows, size), target = x.shape, Device[x.device].target
+    if target.work_items or not target.vector_bytes or not is_plain((rows,)):
+        return False
+    vectors, launch = rows * -(-size // target.lanes(x.dtype)), target.core.launch_cycles
+    one_by_one = count * (launch + vectors * CYCLES_OF_A_LOOK)
+    if at_least(RANKED_COMPARISONS, rows * size * size):
+        return one_by_one < KERNELS_OF_RANKS * launch + vectors * size * CYCLES_OF_A_LOOK
+    halvings = (-(-size // _blocks_of(count, _short(x)).length) - 1).bit_length()
+    return rows < LEAST_LINES and one_by_one < KERNELS_OF_A_HALVING * (1 + halvings) * launch
+
+
+def _one_by_one(x: _T, count: int) -> _T:
+    """The first so many of each row in order: the least, the least of those beyond it, and so on."""
+    found = [x.min(-1, keepdim=True)]
+    for _ in range(count - 1):
+        beyond = (found[-1] < x).where(x, dtypes.max(x.dtype))
+        found.append(beyond.min(-1, keepdim=True))
+    return found[0].cat(*found[1:], dim=1)
 
 
 def _rounded(x: _T, multiple: int) -> _T:

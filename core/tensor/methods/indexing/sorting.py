@@ -23,6 +23,7 @@ from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis, take
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.indexing.networks import (
     RANKED_COMPARISONS,
+    first_of_lines,
     has_least_of_doubles_alone,
     least_of_lines,
     sort_lines,
@@ -167,7 +168,7 @@ class Sorting(Reduction):
         beyond = self.shape[1] + GROUP
         if keys.dtype.bits <= 32:
             pairs = keys._with_positions(positions, beyond)
-            return least_of_lines(pairs, k)._positions_in_pairs(keys.dtype)
+            return first_of_lines(pairs, k)._positions_in_pairs(keys.dtype)
         chosen = keys._positions_up_to_the_last(positions, beyond, k)
         found = take_along(self, chosen, 1).contiguous()._keys(descending)
         is_ranked = self._is_ranked(k)
@@ -183,7 +184,7 @@ class Sorting(Reduction):
         room = (beyond - 1).bit_length()
         kind = dtypes.int32 if room < 30 else dtypes.int64
         part = (self < last).where(0, self.eq(last).where(1, 2)).cast(kind)
-        found = least_of_lines(part << room | positions.cast(kind), k)
+        found = first_of_lines(part << room | positions.cast(kind), k)
         return (found & (1 << room) - 1).cast(dtypes.int32).contiguous()
 
     def _keys(self, descending: bool) -> Self:
