@@ -39,6 +39,8 @@ def verdict(line: str, domain: str) -> Result:
         ("rule a: max(min(x, y), y) => y", "float32", "where not_nan(x)"),
         ("rule a: max(x, y) => x", "index", "where y <= x"),
         ("rule a: x % c => x", "index", "where 0 <= x, x < c"),
+        ("rule a: x + 1 == 0 => false", "uint64", "where x < largest(T)"),
+        ("rule a: x + 1 == 0 => false", "int", "where 0 <= x, x < largest(T)"),
     ],
 )
 def test_the_weakest_missing_condition_is_found_and_proves_the_rule(
@@ -123,7 +125,9 @@ def test_another_domain_is_a_hint(line: str, domain: str, other: str) -> None:
 
 
 def test_no_condition_makes_it_right() -> None:
-    assert hint(verdict("rule a: x * 0.0 => 1.0", "float32")).startswith("no condition of")
+    assert hint(verdict("rule a: x * 0.0 => 1.0", "float32")).startswith(
+        "with none of the conditions"
+    )
 
 
 def test_the_search_gives_up_when_time_is_up_and_leaves_no_process() -> None:

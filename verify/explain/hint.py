@@ -19,6 +19,7 @@ from itertools import combinations, permutations
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
+from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.rule import (
     LOOSE_CLASSES,
@@ -113,7 +114,7 @@ def _told(receiver: Connection, search: BaseProcess, seconds: float) -> str:
         is_late = hasattr(signal, "SIGPROF") and search.exitcode == -signal.SIGPROF
         return late if is_late else "the search for a missing condition broke off"
     if found is None:
-        return "no condition of bounds, signs or divisibility, nor two of them, makes it right"
+        return "with none of the conditions that are tried, nor two of them, it would be right; others may do"
     return f"would be right with: {found}"
 
 
@@ -237,6 +238,7 @@ def _conditions(case: Case) -> Iterator[Repair]:
         yield from _where(f"0 <= {x.name}", Apply("<=", (Num(0), _low(x))))
         yield from _where(f"0 < {x.name}", Apply("<", (Num(0), _low(x))))
         yield from _where(f"{x.name} < 0", Apply("<", (_high(x), Num(0))))
+        yield from _ends(x, case.dtype(x.type))
     for c, d in permutations(constants, 2):
         yield from _where(f"divides({c.name}, {d.name})", _of("divides", c, d))
         yield from _where(f"{c.name} <= {d.name}", _of("<=", c, d))
@@ -255,6 +257,19 @@ def _conditions(case: Case) -> Iterator[Repair]:
     if wrapped:
         texts = ", ".join([show_term(term) for term in wrapped])
         yield Repair(f"{texts.replace('wrap: ', '')} in place of {texts}", fits=True)
+
+
+def _ends(x: Var, dtype: DType) -> Iterator[Repair]:
+    """That x is not the last number of its type, or the first of a type with negative ones."""
+    end = Name(x.type)
+    if dtype.kind in (Kind.SIGNED, Kind.UNSIGNED):
+        yield from _where(
+            f"{x.name} < largest({x.type})", Apply("<", (_high(x), Apply("largest", (end,))))
+        )
+    if dtype.kind is Kind.SIGNED:
+        yield from _where(
+            f"least({x.type}) < {x.name}", Apply("<", (Apply("least", (end,)), _low(x)))
+        )
 
 
 def _domains(rule: Rule) -> Iterator[Repair]:
