@@ -395,3 +395,23 @@ def test_wrong_law_that_the_solver_leaves_open_is_refuted_by_an_instance(line: s
     )
     assert result.verdict == "refuted"
     assert "the engine makes of" in result.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "derivative cotangent t: sin(x), g => g * -cos(x)",
+        "loop rule t (T in int): max[R](x) + max[R](y) => max[R](x + y)",
+        "int8 rule t: x * 2 // 2 => x",
+        "float32 rule t: max(min(x, y), y) => y",
+    ],
+)
+def test_of_a_rule_that_differs_on_an_instance_the_solver_is_not_asked(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked for values of sine and cosine for minutes."""
+    monkeypatch.setattr("proofgrad.verify.prove.case.ask_each", lambda *_: pytest.fail("asked"))
+    domain, line = text.split(" ", 1)
+    (result,) = prove(f"ruleset t over {domain}\n{line}\n")
+    assert result.verdict == "refuted"
+    assert (result.refutation is not None) == (domain not in ("derivative", "loop"))

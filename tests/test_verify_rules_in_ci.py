@@ -33,6 +33,8 @@ WRONG = "ruleset wrong over int8\nrule half: x * 2 // 2 => x\n"
         (["--json"], "--json is for FILE and for --check"),
         (["--jobs", "0", "FILE"], "a number of processes is 1 or more, not 0"),
         (["--jobs", "x", "FILE"], "a number of processes is 1 or more, not x"),
+        (["--seconds", "5"], "--seconds is for FILE"),
+        (["--seconds", "nan", "FILE"], "a limit of time is 0 or more seconds, not nan"),
     ],
 )
 def test_what_would_be_passed_over_is_wrong_usage(
@@ -111,6 +113,21 @@ def test_json_has_a_line_for_each_rule_and_mistake(
         "column": 16,
         "error": "unexpected '=>'; expected a term",
     }
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_rules_that_are_left_when_time_is_up_are_not_decided(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of thousands of rules, or of one that a solver works on without end, took as long as it liked."""
+    file = tmp_path / "right.rules"
+    file.write_text(RIGHT + "rule half: x * 2 // 2 => x\n")
+    assert main([str(file), "--seconds", "1e-9", *options]) == 1
+    out = capsys.readouterr().out
+    assert out.count("not decided: time was up") == 2 and "counterexample" not in out
+    assert options or f"{file}: 2 rules are not decided, for the 1e-09 s of --seconds" in out
+    assert main([str(file), "--seconds", "0", *options]) == 1
+    assert "not decided" not in capsys.readouterr().out
 
 
 def test_json_of_a_check_of_what_is_fresh_is_empty(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from proofgrad.verify.encode.types import Case
 from proofgrad.verify.prove import rules as prove
 from proofgrad.verify.prove.case import Decision, decide
 from proofgrad.verify.prove.rules import Result, prove_rules
-from proofgrad.verify.prove.workers import WorkerDied, Workers
+from proofgrad.verify.prove.workers import TimeIsUp, WorkerDied, Workers
 
 RULES = "ruleset t over int\nrule one: x + 0 => x\nrule two: x * 1 => x\n"
 
@@ -50,6 +51,16 @@ def test_every_result_arrives_once(count: int) -> None:
         for _ in range(2):
             found = sorted(workers.each(abs, range(-9, 0), str))
             assert found == [(-k, k) for k in range(9, 0, -1)]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_work_ends_when_its_time_is_up_whatever_it_is_doing(count: int) -> None:
+    """A solver may look for an answer for as long as it is let; Python does not see the time meanwhile."""
+    start = time.monotonic()
+    with pytest.raises(TimeIsUp), Workers(count) as workers:
+        for _ in workers.each(time.sleep, [600], str, until=start + 0.1):
+            pass
+    assert time.monotonic() - start < 60
 
 
 @pytest.mark.parametrize("count", [1, 2])

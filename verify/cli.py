@@ -55,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _crosscheck(arguments)
         if arguments.files:
             paths = [Path(name) for name in arguments.files]
-            return commands.prove_files(paths, arguments.jobs, arguments.json)
+            seconds = commands.SECONDS_A_FILE if arguments.seconds is None else arguments.seconds
+            return commands.prove_files(paths, arguments.jobs, arguments.json, seconds)
         if arguments.refuted:
             return commands.refute_all(arguments.jobs)
         if arguments.mutants is not None:
@@ -173,6 +174,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
             f"{asked[0]} is about the library, and takes no FILE; `verify-rules"
             f" {' '.join(arguments.files)}` proves what is in the files"
         )
+    if arguments.seconds is not None and not arguments.files:
+        parser.error("--seconds is for FILE")
     if arguments.json and not arguments.files and asked != ["--check"]:
         parser.error("--json is for FILE and for --check")
     return arguments
@@ -188,6 +191,16 @@ def _processes(text: str) -> int:
     if not text.isdecimal() or not digits:
         raise argparse.ArgumentTypeError(f"a number of processes is 1 or more, not {text}")
     return min(int(digits[:9]), process_count())
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"a limit of time is 0 or more seconds, not {text}")
+    return seconds
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -242,6 +255,12 @@ def _parser() -> argparse.ArgumentParser:
         type=_processes,
         metavar="N",
         help="processes, at most one a core (default: as many)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        metavar="N",
+        help="of FILE: give up rules that are not decided by then (default: 600; 0: never)",
     )
     parser.add_argument("--verbose", "-v", action="store_true", help="one line for each rule")
     return parser

@@ -23,6 +23,7 @@ from proofgrad.verify.audit.operations import missing_from_all
 from proofgrad.verify.commands import json_lines
 from proofgrad.verify.dsl.files import decoded, parse_whole, read_source
 from proofgrad.verify.explain.counterexample import explain
+from proofgrad.verify.explain.hint import SECONDS as HINT_SECONDS
 from proofgrad.verify.explain.hint import hint
 from proofgrad.verify.prove.ledger import (
     Entry,
@@ -35,8 +36,12 @@ from proofgrad.verify.prove.ledger import (
 )
 from proofgrad.verify.prove.progress import Progress
 from proofgrad.verify.prove.rules import Result, Witness, prove_rules, run_rules
+from proofgrad.verify.prove.workers import seconds_left
 
 REFUTED_RULES = PROOFS / "refuted"
+SECONDS_A_FILE = (
+    600.0  # of the clock, for a file that may hold anything; the library has no such limit
+)
 
 
 def solver_versions() -> dict[str, str]:
@@ -139,20 +144,29 @@ def _as_written(rules: Sequence[Rule]) -> bytes:
     return json.dumps([rule_to_json(rule) for rule in rules], separators=(",", ":")).encode()
 
 
-def prove_files(paths: Sequence[Path], jobs: int | None, as_json: bool = False) -> int:
-    """Prove the rules of files and say of each what is known. 1 if one is not proved, or a file has none."""
+def prove_files(
+    paths: Sequence[Path], jobs: int | None, as_json: bool = False, seconds: float = SECONDS_A_FILE
+) -> int:
+    """Prove the rules of files and say of each what is known. 1 if one is not proved, or a file has none.
+
+    `seconds`: after which the rules of a file that are left, and hints, are given up; 0 for never.
+    """
     failed = False
     for path in paths:
         try:
             source = read_source(path)
             rules = _parse(source, str(path), check_order=False)
-            tell = partial(json_lines.print_result, path) if as_json else _teller(rules)
-            results = _prove(rules, jobs, on_result=tell)
+            until = time.monotonic() + seconds if seconds else None
+            in_json = partial(json_lines.print_result, path, until=until)
+            results = _prove(
+                rules, jobs, on_result=in_json if as_json else _teller(rules), until=until
+            )
             if not results:  # or a file of which all is commented out would pass
                 raise ValueError(f"{path}: the file has no rules")
             wrong = [r for r in results if r.verdict != PROVED]
             if not as_json:
-                _print_failures(wrong)
+                _print_failures(wrong, until)
+                _print_undecided(path, wrong, seconds)
             failed = failed or bool(wrong)
             _parse(source, str(path))  # true rules must also come to an end
         except (OSError, ValueError) as error:
@@ -193,9 +207,10 @@ def _prove(
     before: dict[str, Entry] | None = None,
     witness: Witness | None = None,
     on_result: Callable[[Result], None] | None = None,
+    until: float | None = None,
 ) -> list[Result]:
     with Progress("proving") as progress:
-        return prove_rules(rules, jobs, progress.update, before, witness, on_result)
+        return prove_rules(rules, jobs, progress.update, before, witness, on_result, until)
 
 
 def _teller(rules: Sequence[Rule], is_verbose: bool = True) -> Callable[[Result], None]:
@@ -205,24 +220,41 @@ def _teller(rules: Sequence[Rule], is_verbose: bool = True) -> Callable[[Result]
     def tell(result: Result) -> None:
         if not is_verbose:
             return
+        name = f"{result.rule.full_name:{width}}"
+        if result.is_out_of_time:
+            print(f"{result.verdict:8} {name}  {result.reason}", flush=True)
+            return
         count = len(result.obligations)
         cases = f"{count} case{'s' if count != 1 else ''}"
         agreed = result.agreement
         ran = f", {agreed.instances} instances at {agreed.points} points" if agreed else ""
-        name = f"{result.rule.full_name:{width}}"
+        if agreed and agreed.difference:
+            ran = ", an instance differs"
         print(f"{result.verdict:8} {name}  {cases}, {result.seconds:.2f} s{ran}", flush=True)
 
     return tell
 
 
-def _print_failures(failed: Sequence[Result]) -> None:
-    for result in failed:
+def _print_failures(failed: Sequence[Result], until: float | None = None) -> None:
+    """What is known of rules that are not proved, of as many as there is time for."""
+    known = [result for result in failed if not result.is_out_of_time]
+    for number, result in enumerate(known):
+        left = seconds_left(until)
         print()
+        if not left:
+            print(f"{len(known) - number} more rules are not explained, for time was up")
+            break
         print(explain(result))
-        lacking = hint(result)
+        lacking = hint(result, min(HINT_SECONDS, left))
         if lacking:
             print(f"  {lacking}")
     sys.stdout.flush()
+
+
+def _print_undecided(path: Path, failed: Sequence[Result], seconds: float) -> None:
+    left = sum([result.is_out_of_time for result in failed])
+    if left:
+        print(f"\n{path}: {left} rules are not decided, for the {seconds:g} s of --seconds were up")
 
 
 def _print_summary(results: Sequence[Result], kept: int, seconds: float) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -37,6 +37,7 @@ from proofgrad.verify.sample import rules as sample
 from proofgrad.verify.sample.rules import Outcome
 
 DRAWS, FIRST_DRAWS = 200, 20
+SIMPLE = 2_000  # choices of the simplest values
 SAMPLING = "sampling"
 # Steps of z3. Most goals are decided in some thousands by the right way, and by a wrong way never.
 QUICK, SHORT, MIDDLE, LONG = 1_000_000, 4_000_000, 10_000_000, 80_000_000
@@ -116,6 +117,19 @@ def decide(case: Case, attempts: Iterable[Attempt]) -> Decision:
     refusals = [tried.refused for _, tried in every]
     ill_formed = None not in refusals and any(isinstance(e, IllFormed) for e in refusals)
     return Decision(OPEN, "", _since(start), "; ".join(reasons), is_ill_formed=ill_formed)
+
+
+def refuted_by_values(case: Case, attempts: Iterable[Attempt]) -> Decision:
+    """A case of a rule of which an instance differs: values at which it fails, drawn, simple, or of the solver's."""
+    start = time.perf_counter()
+    outcome = sample.refute_by_sampling(case, DRAWS)
+    if outcome is None:
+        tried = (sample.attempt(case, values) for values in sample.smallest_first(case, SIMPLE))
+        outcome = next((one for one in tried if one is not None and one.differs), None)
+    if outcome is not None:
+        return Decision(REFUTED, SAMPLING, _since(start), outcome=outcome)
+    exact = [replace(a, most_steps=min(a.most_steps, SHORT)) for a in attempts if a.exact]
+    return decide(case, dict.fromkeys(exact))
 
 
 def _tries(case: Case, attempts: Iterable[Attempt]) -> Iterator[tuple[str, _Tried]]:

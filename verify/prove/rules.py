@@ -1,5 +1,8 @@
 """Proving rules: every case of every rule, in parallel, and one verdict a rule.
 
+The engine runs a rule on instances before the solver is asked: that takes some hundredths of a second, and a solver may
+look for the values at which a wrong rule fails for as long as it is let. Of a rule that differs on an instance values are only drawn.
+
 Owns: the division of work, what may be taken over from an old ledger, verdicts. Does not own: how a
 case is decided (prove/case.py, portfolio.py and encode/), whether the engine does what was
 proved (agreement/), whether conditions are needed (prove/needed.py), processes (workers.py), files
@@ -19,16 +22,18 @@ from proofgrad.verify.agreement.agree import agreement
 from proofgrad.verify.agreement.compare import Agreement
 from proofgrad.verify.agreement.library import read_facts
 from proofgrad.verify.encode.types import Case, cases
-from proofgrad.verify.prove.case import Decision, can_fire, decide, taken_over
+from proofgrad.verify.prove.case import Decision, can_fire, decide, refuted_by_values, taken_over
 from proofgrad.verify.prove.needed import UNDECIDED, UNNEEDED, Needed, is_needed
 from proofgrad.verify.prove.portfolio import attempts
 from proofgrad.verify.prove.solve import OPEN, PROVED, REFUTED, forget_answers
-from proofgrad.verify.prove.workers import Workers, process_count
+from proofgrad.verify.prove.workers import TimeIsUp, Workers, process_count
+from proofgrad.verify.sample.rules import can_sample
 
 CASES_A_TASK = 6  # enough to keep processes busy, few enough to stop soon after a refutation
 SOLVER = "z3: "
 PROVED_VERDICT = "proved"
 BUT = "the solver proves its cases, but "
+NOT_DECIDED = "not decided: time was up"
 
 Entry = Mapping[str, Any]  # of a ledger
 Witness = Callable[[Sequence[str]], Any]  # says something of the texts of a case that is proved
@@ -71,8 +76,7 @@ class Result:
     @property
     def refutation(self) -> Obligation | None:
         """The first case that fails."""
-        failed = [o for o in self.obligations if o.decision.verdict == REFUTED]
-        return failed[0] if failed else None
+        return _first(REFUTED, self.obligations)
 
     @property
     def undecided(self) -> list[Needed]:
@@ -84,6 +88,11 @@ class Result:
         """The time that the solvers took for all obligations of the rule."""
         return sum(o.decision.seconds for o in self.obligations)
 
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether nothing is known of the rule because the time for its file was up."""
+        return self.reason == NOT_DECIDED
+
 
 def prove_rules(
     rules: Sequence[Rule],
@@ -92,6 +101,7 @@ def prove_rules(
     before: Mapping[str, Entry] | None = None,
     witness: Witness | None = None,
     on_result: Callable[[Result], None] | None = None,
+    until: float | None = None,
 ) -> list[Result]:
     """The verdict on each rule, in the same order. `on_progress` gets cases done, cases in all.
 
@@ -99,27 +109,36 @@ def prove_rules(
     is taken over if the text of its goals is still the same.
     `witness`: gets the texts of each case that is proved anew, in the process that proved it.
     `on_result`: gets each verdict as soon as it and those on the rules before are known.
+    `until`: the time, of `time.monotonic`, at which rules without a verdict are given up: they are "unknown".
 
     Raises: WorkerDied.
     """
     known = before or {}
-    claims = [_Claim(k, rule, known.get(rule.full_name)) for k, rule in enumerate(rules)]
+    claims = [_Claim(k, rule, known.get(rule.full_name), witness) for k, rule in enumerate(rules)]
     total = sum(len(claim.cases) for claim in claims)
-    waiting = deque[_Task]([chunk for claim in claims for chunk in claim.chunks(witness)])
+    waiting = deque[_Task]([task for claim in claims for task in claim.first()])
     results: list[Result] = []
+
+    def tell(claim: _Claim) -> None:
+        results.append(claim.verdict())
+        if on_result is not None:
+            on_result(results[-1])
+
     read_facts()  # before the processes begin, so that they share them
-    with Workers(processes or process_count()) as workers:
-        answers = workers.each(_find, waiting, _told)
-        for claim in claims:
-            while claim.awaited:
-                task, found = next(answers)
-                # What a rule lacks comes before other rules, whose verdicts are told after its own.
-                waiting.extendleft(reversed(claims[task.number].take(task, found)))
-                if on_progress is not None:
-                    on_progress(sum(len(one.found) for one in claims), total)
-            results.append(claim.verdict())
-            if on_result is not None:
-                on_result(results[-1])
+    try:
+        with Workers(processes or process_count()) as workers:
+            answers = workers.each(_find, waiting, _told, until)
+            for claim in claims:
+                while claim.awaited:
+                    task, found = next(answers)
+                    # What a rule lacks comes before other rules, whose verdicts are told after its own.
+                    waiting.extendleft(reversed(claims[task.number].take(task, found)))
+                    if on_progress is not None:
+                        on_progress(sum(len(one.found) for one in claims), total)
+                tell(claim)
+    except TimeIsUp:
+        for claim in claims[len(results) :]:
+            tell(claim)
     return results
 
 
@@ -183,6 +202,24 @@ class _Chunk:
     witness: Witness | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """Cases of a rule that differs on an instance, of which one is to be refuted by values."""
+
+    number: int  # of the rule
+    cases: list[Case]
+
+
+def _values_against(task: _Wrong) -> list[tuple[Decision, Any]]:
+    """Of each case up to the first that values refute."""
+    decided: list[tuple[Decision, Any]] = []
+    for case in task.cases:
+        decided.append((refuted_by_values(case, attempts(case)), None))
+        if decided[-1][0].verdict == REFUTED:
+            break
+    return decided
+
+
 def _decide_all(task: _Chunk) -> list[tuple[Decision, Any]]:
     """Decisions, and what the witness says; after a case that fails the others do not matter."""
     decided: list[tuple[Decision, Any]] = []
@@ -222,18 +259,19 @@ class _Question:
     about: _About
 
 
-_Task = _Chunk | _Question
+_Task = _Chunk | _Wrong | _Question
 
 
 class _Claim:
     """A rule on its way to a verdict. `awaited`: how many answers are missing until it is known.
 
-    Of a rule with proved cases is asked whether it can fire, needs its conditions, and does what was
-    proved. A rule with open cases is run too: most wrong laws of tensors and loops show there, where
-    the solver finds no values.
+    First the engine runs it on instances. If they agree its cases are decided; of a rule with proved cases is asked
+    whether it can fire, and needs its conditions.
     """
 
-    def __init__(self, number: int, rule: Rule, before: Entry | None) -> None:
+    def __init__(
+        self, number: int, rule: Rule, before: Entry | None, witness: Witness | None
+    ) -> None:
         self.rule = rule
         self.refused = _ill_sorted(rule)
         self.cases = [] if self.refused else list(cases(rule))
@@ -241,42 +279,58 @@ class _Claim:
         self.awaited = 0
         self._number = number
         self._before = before
+        self._witness = witness
         self._answers: dict[_About, Any] = {}
         self._needed: tuple[Needed, ...] | None = (
             None  # as it was told before, where nothing changed
         )
 
-    def chunks(self, witness: Witness | None) -> list[_Chunk]:
-        """The cases to decide."""
-        starts = range(0, len(self.cases), CASES_A_TASK)
-        self.awaited = len(starts)
-        old = _old_cases(self._before)
-        each = [self.cases[start : start + CASES_A_TASK] for start in starts]
-        return [_Chunk(self._number, chunk, old, witness) for chunk in each]
+    def first(self) -> list[_Task]:
+        """What is asked first."""
+        asked: list[_Task] = [self._question(AGREES)] if self.cases else []
+        self.awaited = len(asked)
+        return asked
 
-    def take(self, task: _Task, answer: Any) -> list[_Question]:
+    def take(self, task: _Task, answer: Any) -> list[_Task]:
         """Note an answer; gives what is to be asked because of it."""
         self.awaited -= 1
+        asked: list[_Task] = []
         if isinstance(task, _Question):
             self._answers[task.about] = answer
-            return []
-        for case, (decision, testimony) in zip(task.cases, answer):
-            self.found[case] = Obligation(case, decision, testimony)
-        asked = self._asked() if not self.awaited else []
+            if task.about == AGREES:
+                asked = self._after_instances(answer)
+        else:
+            for case, (decision, testimony) in zip(task.cases, answer):
+                self.found[case] = Obligation(case, decision, testimony)
+            if not self.awaited:
+                asked = [self._question(about) for about in self._open_questions()]
         self.awaited += len(asked)
-        return [_Question(self._number, self.rule, about) for about in asked]
+        return asked
 
-    def _asked(self) -> list[_About]:
+    def _after_instances(self, agreed: Agreement) -> list[_Task]:
+        """The cases to decide; of a rule that differs on an instance, if values can be drawn for it."""
+        if agreed.difference:
+            return [_Wrong(self._number, self.cases)] if can_sample(self.rule) else []
+        old = _old_cases(self._before)
+        starts = range(0, len(self.cases), CASES_A_TASK)
+        each = [self.cases[start : start + CASES_A_TASK] for start in starts]
+        return [_Chunk(self._number, chunk, old, self._witness) for chunk in each]
+
+    def _question(self, about: _About) -> _Question:
+        return _Question(self._number, self.rule, about)
+
+    def _open_questions(self) -> list[_About]:
         decisions = [obligation.decision for obligation in self.found.values()]
-        verdicts = {decision.verdict for decision in decisions}
-        if verdicts != {PROVED}:
-            return [] if REFUTED in verdicts else [AGREES]
+        if {decision.verdict for decision in decisions} != {PROVED}:
+            return []
         if all(decision.is_old for decision in decisions):
             self._needed = _conditions_told(self._before)
-        return [AGREES, *([FIRES, *range(len(self.rule.where))] if self._needed is None else [])]
+        return [] if self._needed is not None else [FIRES, *range(len(self.rule.where))]
 
     def verdict(self) -> Result:
-        """What is known when no answer is awaited."""
+        """What is known when no answer is awaited; while one is, that time was up."""
+        if self.awaited:
+            return Result(self.rule, "unknown", NOT_DECIDED)
         if self.refused:
             return Result(self.rule, "unknown", self.refused)
         needed = self._needed
@@ -295,7 +349,7 @@ def _conditions_told(entry: Entry | None) -> tuple[Needed, ...] | None:
 
 
 def _told(task: _Task) -> str:
-    if isinstance(task, _Chunk):
+    if not isinstance(task, _Question):
         first, *others = task.cases
         return f"{first} and {len(others)} more cases" if others else str(first)
     about = task.about
@@ -307,6 +361,8 @@ def _find(task: _Task) -> Any:
     forget_answers()
     if isinstance(task, _Chunk):
         return _decide_all(task)
+    if isinstance(task, _Wrong):
+        return _values_against(task)
     rule, about = task.rule, task.about
     if about == AGREES:
         return agreement(rule)
@@ -326,15 +382,15 @@ def _verdict(
     obligations = tuple([found[case] for case in claimed if case in found])
     if not claimed:
         return Result(rule, "unknown", "no types meet its conditions: it can never fire")
-    for verdict, name in ((REFUTED, "refuted"), (OPEN, "unknown")):
-        for obligation in obligations:
-            if obligation.decision.verdict == verdict:
-                why = f"{obligation.case}: {obligation.decision.reason or 'the sides differ'}"
-                if agreed is not None and agreed.difference:
-                    why = f"{agreed.difference}\n  (the solver leaves it open, {why})"
-                    return Result(rule, "refuted", f"over {why}", obligations, agreement=agreed)
-                return Result(rule, name, why, obligations)
-    assert agreed is not None
+    assert agreed is not None  # the first that is asked
+    failed = _first(REFUTED, obligations)
+    if failed is None and agreed.difference:
+        return Result(rule, "refuted", f"over {agreed.difference}", obligations, agreement=agreed)
+    failed = failed or _first(OPEN, obligations)
+    if failed is not None:
+        name = "refuted" if failed.decision.verdict == REFUTED else "unknown"
+        why = f"{failed.case}: {failed.decision.reason or 'the sides differ'}"
+        return Result(rule, name, why, obligations)
     if not fires:
         return Result(rule, "unknown", "no values were found that meet its conditions", obligations)
     otherwise = _otherwise(rule, agreed, obligations)
@@ -345,6 +401,10 @@ def _verdict(
             why = f"condition `{one.condition}` is not needed for soundness: drop it or mark it `when`"
             return Result(rule, "unknown", why, obligations, needed, agreed)
     return Result(rule, PROVED_VERDICT, "", obligations, needed, agreed)
+
+
+def _first(verdict: str, obligations: Sequence[Obligation]) -> Obligation | None:
+    return next((o for o in obligations if o.decision.verdict == verdict), None)
 
 
 _ALWAYS_MET = frozenset({"independent", "loop_free"})  # by some term, whatever else is asked of it

@@ -8,6 +8,7 @@ A worker whose parent is gone, killed or not, ends within some seconds, at once 
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing
 import os
 import signal
@@ -34,6 +35,10 @@ Found = TypeVar("Found")
 
 class WorkerDied(RuntimeError):
     """A process ended before it had an answer. The message says what it may have worked on."""
+
+
+class TimeIsUp(RuntimeError):
+    """What was to be found until a time is not."""
 
 
 class Workers:
@@ -64,19 +69,27 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def each(
-        self, work: Callable[[Task], Found], tasks: Iterable[Task], told: Callable[[Task], str]
+        self,
+        work: Callable[[Task], Found],
+        tasks: Iterable[Task],
+        told: Callable[[Task], str],
+        until: float | None = None,
     ) -> Iterator[tuple[Task, Found]]:
         """Each task with what `work` finds for it, as it comes. `told`: a task in words, for errors.
 
         Tasks may be put into a deque while it is worked on.
+        `until`: the time, of `time.monotonic`, after which nothing is found. Then all work is done by processes,
+        which can be ended.
 
-        Raises: WorkerDied, and what `work` raises.
+        Raises: WorkerDied, TimeIsUp, and what `work` raises.
         """
         waiting = tasks if isinstance(tasks, deque) else deque(tasks)
         running = dict[Future[Found], Task]()
         try:
             while waiting or running:
-                if not running and (self._count == 1 or len(waiting) == 1):
+                if not seconds_left(until):
+                    raise TimeIsUp
+                if not running and until is None and (self._count == 1 or len(waiting) == 1):
                     task = waiting.popleft()
                     yield task, work(task)
                     continue
@@ -99,6 +112,11 @@ class Workers:
             future = self._pool.submit(work, task)
             self._processes = [p for p in multiprocessing.active_children() if p not in others]
         return future
+
+
+def seconds_left(until: float | None) -> float:
+    """Until that time of `time.monotonic`: 0 when it has passed, without end if there is none."""
+    return math.inf if until is None else max(0.0, until - time.monotonic())
 
 
 def process_context() -> ForkContext | SpawnContext:

@@ -247,6 +247,8 @@ class Trial:
         if len(term.src) == 1:
             return evaluate(op, dtype, (total, self.term(term.src[0])), (dtype, dtype))
         lengths = {len(v) for v in self.values.values() if isinstance(v, Several)}
+        if len(lengths) > 1:
+            raise NotFiring
         for self._iteration in range(max(lengths, default=1)):
             total = evaluate(op, dtype, (total, self.term(term.src[0])), (dtype, dtype))
         self._iteration = None
