@@ -14,6 +14,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels import questions
+from proofgrad.verify.kernels.match import Matcher
 from proofgrad.verify.kernels.questions import Questions, Verdict
 from proofgrad.verify.kernels.samples import Samples
 from proofgrad.verify.kernels.terms import Terms, loop_name, loops_of
@@ -150,3 +151,21 @@ def test_what_wraps_to_more_than_numpy_counts_is_no_sample(dtype: DType) -> None
     claim = negative.eq(negative)
     assert Samples(Terms()).failing(claim, (), [loop]) is None
     assert Questions().holds(claim).verdict is Verdict.PROVED
+
+
+def test_operands_that_are_turned_round_at_every_level_are_not_compared_in_both_orders() -> None:
+    """A sorting network took time that grew with the square of its comparisons, nearly all for wrong pairs."""
+
+    def network(first: int, count: int, is_turned: bool) -> UOp:
+        if count == 1:
+            return load(LOOP + first, dtypes.int)
+        halves = [network(first + k, count // 2, is_turned) for k in (0, count // 2)]
+        op = Ops.MAX if count % 4 else Ops.MIN
+        return UOp(op, dtypes.int, tuple(halves[::-1] if is_turned else halves))
+
+    asked = Questions()
+    whole, turned = network(0, 32, False), network(0, 32, True)
+    matcher = Matcher(asked)
+    assert matcher.value(whole, turned) is None
+    assert len(matcher._known) <= 64  # a pair for each part
+    assert matcher.value(whole, network(1, 32, True)) is not None

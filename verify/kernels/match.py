@@ -324,11 +324,20 @@ class Matcher:
             return Difference("a value term", before, after)
         if before.op is Ops.WHERE:
             return self._choices(before, after, given)
-        first = self._each(before.src, after.src, given)
-        turned = first is not None and before.op in COMMUTATIVE
-        if turned and self._each(before.src[::-1], after.src, given) is None:
-            return None
-        return first
+        orders = [before.src]
+        if before.op in COMMUTATIVE:
+            orders.append(before.src[::-1])
+            unlike = self._unlike(orders[0], after.src, given)
+            if unlike and self._unlike(orders[1], after.src, given) < unlike:
+                orders.reverse()
+        differences = [self._each(orders[0], after.src, given)]
+        if differences[0] is not None and len(orders) > 1:
+            differences.append(self._each(orders[1], after.src, given))
+        return None if None in differences else differences[0]
+
+    def _unlike(self, before: Sequence[UOp], after: Sequence[UOp], given: Given) -> int:
+        """How often operands differ in samples: to compare all that is below the wrong ones takes long."""
+        return sum([self.questions.likeness.unlike(b, a, given) for b, a in zip(before, after)])
 
     def _each(self, before: Sequence[UOp], after: Sequence[UOp], given: Given) -> Difference | None:
         for b, a in zip(before, after):

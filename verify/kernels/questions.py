@@ -19,7 +19,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.encode.answers import check
-from proofgrad.verify.kernels.samples import Samples
+from proofgrad.verify.kernels.samples import Likeness, Samples
 from proofgrad.verify.kernels.terms import (
     Points,
     Terms,
@@ -91,6 +91,7 @@ class Questions:
         self.terms = Terms()
         self.count = Count()
         self._most_steps = most_steps
+        self.likeness = Likeness(self.terms)
         self._samples = Samples(self.terms)
         self._solver = z3.SimpleSolver()
         self._open: set[tuple[UOp, tuple[UOp, ...]]] = set()

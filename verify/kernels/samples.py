@@ -72,21 +72,59 @@ class Samples:
         return points
 
 
+class Likeness:
+    """Which terms look the same: at samples that are drawn once, so that a term is computed once."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._random = numpy.random.default_rng(0)
+        self._points: Points = {}
+        seeds = self._random.integers(0, 1 << 63, _SAMPLES)
+        self._values = _Values(terms, self._points, seeds)
+
+    def unlike(self, one: UOp, other: UOp, given: Sequence[UOp]) -> int:
+        """In how many samples two terms differ, of those where most of `given` hold.
+
+        Reductions look the same only if they are written so.
+        """
+        values = [self._value(node) for node in (one, other, *given)]
+        if any(value is None for value in values):
+            return 0
+        differ = numpy.broadcast_to(values[0] != values[1], (_SAMPLES,))
+        hold = numpy.zeros(_SAMPLES, numpy.int64)
+        for condition in values[2:]:
+            hold += condition
+        return int(numpy.count_nonzero(differ[hold == hold.max()]))
+
+    def _value(self, node: UOp) -> Any:
+        if node not in self._values.done:
+            for loop in loops_of((node,)):
+                if loop_name(loop) not in self._points:
+                    self._points[loop_name(loop)] = self._drawn(max(most_iterations(loop), 1))
+        return self._values.of(node)
+
+    def _drawn(self, iterations: int) -> Any:
+        """Values of a loop, each second a small one, for which masks hold more often."""
+        values = self._random.integers(0, iterations, _SAMPLES)
+        small = iterations ** self._random.random(_SAMPLES // 2)
+        values[::2] = small.astype(numpy.int64) - 1
+        return values
+
+
 class _Values:
     """The values of terms in each sample. Floats, of which nothing is known, are numbers that name them."""
 
     def __init__(self, terms: Terms, points: Points, seeds: Any) -> None:
         self.terms, self.points = terms, points
         self.seeds = seeds.astype(numpy.uint64)
-        self._done: dict[UOp, Any] = {}
+        self.done: dict[UOp, Any] = {}
 
     def of(self, node: UOp) -> Any:
         """One value a sample; None if it leaves the integers that numpy computes exactly."""
         self.terms.interval(node)
-        for n in toposort((node,), lambda n: n not in self._done):
-            if n not in self._done:
-                self._done[n] = self._value_of(n)
-        return self._done[node]
+        for n in toposort((node,), lambda n: n not in self.done):
+            if n not in self.done:
+                self.done[n] = self._value_of(n)
+        return self.done[node]
 
     def _value_of(self, node: UOp) -> Any:
         if node.op in (Ops.PARAM, Ops.INDEX, Ops.LOCAL_BUFFER):
@@ -98,7 +136,7 @@ class _Values:
             return self._unknown(node, self.terms.name(node), loops)
         if node.op is Ops.LOAD:
             return self._load(node)
-        src = [self._done[s] for s in node.src]
+        src = [self.done[s] for s in node.src]
         if any(value is None for value in src):
             return None
         if is_known(node):
@@ -115,7 +153,7 @@ class _Values:
 
     def _load(self, node: UOp) -> Any:
         position = node.src[0]
-        index, *mask = [self._done[s] for s in position.src[1:]]
+        index, *mask = [self.done[s] for s in position.src[1:]]
         if index is None or any(g is None for g in mask):
             return None
         value = self._unknown(node, f"buffer{position.src[0].arg[0]}", [index])
