@@ -50,7 +50,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test of several cases runs one part of them a day, where a run has a DAY: of two cases one, of three a third, ..., of more an eighth,
-# of twenty and more a twentieth.
+# of twenty and more a twentieth; of one that is `every_day` all.
 PARTS, PARTS_OF_MANY = 8, 20
 # One that is `long` runs on one day of so many.
 DAYS_OF_LONG = 5
@@ -118,6 +118,7 @@ def _of_other_days(items: list[pytest.Item], day: int) -> set[pytest.Item]:
     others = {
         item
         for of_one in cases.values()
+        if of_one[0].get_closest_marker("every_day") is None
         for place, item in enumerate(of_one)
         if (place + day) % _parts(len(of_one))
     }

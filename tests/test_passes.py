@@ -27,6 +27,7 @@ EVERY = [(path.stem, case) for path in FILES for case in read_cases(path)]
 LEAST_OF_A_STEP, LEAST_OF_A_PASS = 3, 2
 
 
+@pytest.mark.every_day
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_graphs_after_are_as_written(path: Path) -> None:
     cases = read_cases(path)
