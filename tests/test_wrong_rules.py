@@ -46,6 +46,7 @@ def test_each_wrong_rule_has_a_counterexample_and_a_source(system: str) -> None:
         assert source.startswith("# https://"), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_what_is_right_of_them_is_proved(system: str) -> None:
     rules = parse_rules(corrected(system).read_text(), system, check_order=False).rules
