@@ -97,6 +97,15 @@ def test_windows_that_stay_or_come_in_order_are_not_asked_for(
     assert not windows_asked_for(image, weights)
 
 
+def test_windows_whose_positions_lie_in_lanes_are_not_asked_for() -> None:
+    """A gather has as many positions as lanes: no one of them says where the tile begins."""
+    x, w = Tensor.randn(5, 3, 7, 28, requires_grad=True), Tensor.randn(3, 64, 3, 3)
+    y = x.conv_transpose2d(w, stride=2, padding=3, groups=3)
+    (found,) = y.square().sum().gradient(x)
+    expected = 2 * y.conv2d(w, stride=2, padding=3, groups=3)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-2)
+
+
 def pieces_of(linear: UOp, number: int) -> list[tuple[UOp, Hint]]:
     """What is asked of the second cache of a parameter."""
     return [

@@ -120,7 +120,7 @@ def _windows_of_tile(
         return
     starts: dict[tuple[UOp, tuple[int, ...]], dict[int, UOp]] = {}
     for node, inside in around.items():
-        if node.op is LOAD and inside == loops:
+        if node.op is LOAD and inside == loops and node.src[0].src[1].dtype.lanes == 1:
             buffer, index = node.src[0].src[:2]
             moves = tuple([coefficient(index, loop) or 0 for loop in sums])
             starts.setdefault((buffer, moves), {})[at_start(index)] = node
@@ -132,7 +132,7 @@ def _windows_of_tile(
         step = _far_step(buffer, moves, sums, target)
         first, *others = _in_other_lines(loads, line // buffer.dtype.itemsize)
         is_near = not others or (others[-1] - first) * buffer.dtype.itemsize < LINES_AHEAD * line
-        if step and is_near and loads[first].src[0].src[1].dtype.lanes == 1:
+        if step and is_near:
             for start in (first, *others):
                 yield loads[start], AHEAD * step
 
