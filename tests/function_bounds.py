@@ -297,7 +297,7 @@ ALONG_ROWS: dict[str, BoundedRow] = {
     ),
     "softmax": R(lambda x: x.softmax(), lambda x: np.exp(_log_softmax(x)), 74, 73),
     "log_softmax": R(lambda x: x.log_softmax(), _log_softmax, 1.5, 1.9, _one),
-    "logsumexp": R(lambda x: x.logsumexp(-1), lambda x: _log_sum_exp(x)[:, 0], 1, 1, _one),
+    "logsumexp": R(lambda x: x.logsumexp(-1), lambda x: _log_sum_exp(x)[:, 0], 1, 1.4, _one),
     "logcumsumexp": R(
         lambda x: x.logcumsumexp(-1), lambda x: np.logaddexp.accumulate(x, axis=-1), 2.3, 2.4, _one
     ),

@@ -250,7 +250,9 @@ def test_work_of_the_first_of_64_bits_is_that_of_32_bits() -> None:
         GlobalCounters.reset()
         given.topk(5)[1].realize()
         work.append(GlobalCounters.global_ops)
-    assert work[1] < 3 * work[0]
+    assert (
+        work[1] < 4 * work[0]
+    )  # of keys and positions beside each other, which of 32 bits are one number
 
 
 def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:
