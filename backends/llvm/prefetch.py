@@ -112,8 +112,8 @@ def _windows_of_tile(
     """Where the innermost loop of a tile goes through a short piece of windows, as a line of one channel, and a loop of the sum around it to others: loads, and
     how far away what is read two iterations of that loop later is. Of what stays in the first cache nothing is asked for.
 
-    Positions that move by a few elements and then by an image are no stream that a processor foresees. Of rows that lie apart, as those of several images, each
-    would take a register for one position more, of which there are too few (measured: 11 images took 1.5 times as long).
+    Positions that move by a few elements and then by an image are no stream that a processor foresees. Of rows that lie apart, as those of several images, none is
+    asked for: with a position more for each of 11 images it took 1.5 times as long (measured).
     """
     sums = [loop for loop in loops if loop.arg[1] is AxisRole.REDUCE]
     if len(sums) < 2 or not all(map(is_fixed, sums)):

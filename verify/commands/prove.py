@@ -39,9 +39,8 @@ from proofgrad.verify.prove.rules import Result, Witness, prove_rules, run_rules
 from proofgrad.verify.prove.workers import seconds_left
 
 REFUTED_RULES = PROOFS / "refuted"
-SECONDS_A_FILE = (
-    600.0  # of the clock, for a file that may hold anything; the library has no such limit
-)
+# Of the clock, for a file that may hold anything; the library has no such limit.
+SECONDS_A_FILE = 600.0
 
 
 def solver_versions() -> dict[str, str]:
