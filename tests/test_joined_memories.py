@@ -63,6 +63,42 @@ def test_a_part_of_one_element_is_no_reason_to_ask_at_all_others() -> None:
     assert launches(x[1:] - x[:-1]) == 3
 
 
+def maxima(parts: list[Tensor]) -> Tensor:
+    return Tensor.cat(*parts).max(1)
+
+
+def sums_of_states(parts: list[Tensor]) -> Tensor:
+    """As of a state-space model: each step adds to the state, and a sum of its product is what comes out."""
+    state, found = parts[0] * 0, list[Tensor]()
+    for part in parts:
+        state = state * 0.5 + part
+        found.append((state * parts[-1]).sum(1))
+    return Tensor.stack(*found, dim=1)
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize(("rows", "columns"), [(301, 67), (2, 3)], ids=["long", "short"])
+@pytest.mark.parametrize("function", [maxima, sums_of_states])
+def test_reductions_that_are_joined_each_read_their_own_memory(
+    function: Callable[[list[Tensor]], Tensor], rows: int, columns: int
+) -> None:
+    """In one loop each result would reduce the rows of all of them, under masks: of nine nine times the work."""
+    made = np.random.default_rng(4).standard_normal((9, rows, columns)).astype(np.float32)
+    with cpu("haswell"):
+        found = function([Tensor(part).realize() for part in made])
+        count = launches(found)
+        values = found.numpy()
+    if function is maxima:
+        np.testing.assert_array_equal(values, made.reshape(-1, columns).max(1))
+    else:
+        state, expected = np.zeros((rows, columns)), []
+        for part in made.astype(np.float64):
+            state = state * 0.5 + part
+            expected.append((state * made[-1]).sum(1))
+        np.testing.assert_allclose(values, np.stack(expected, 1), rtol=1e-4, atol=1e-4)
+    assert (count >= 9) == (rows > 2)
+
+
 @pytest.mark.heuristics
 @pytest.mark.parametrize(
     ("columns", "count"), [((64, 64), 2), ((60, 61), 1)], ids=["whole lines", "across lines"]

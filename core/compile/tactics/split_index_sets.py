@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
-from proofgrad.core.compile.nests.strides import coefficient
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import WORK_OF_A_STEP
 from proofgrad.core.compile.schedule.operation_cycles import (
@@ -65,7 +65,7 @@ def split_index_sets(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopN
 
 
 def _is_by_element(graph: UOp) -> bool:
-    """Whether each element is computed by itself, of loops of known sizes, and of memory that is changed in place of what it was."""
+    """Whether each element is computed by itself, or is a sum of its own, of loops of known sizes; none of memory that is changed in place of what it was."""
     position, value = graph.src[0].src[:2]
     while value.op is Ops.WHERE:
         value = value.src[2]
@@ -73,7 +73,7 @@ def _is_by_element(graph: UOp) -> bool:
         return False  # what is left as it is: another tactic's
     return not any(
         [
-            node.op in (Ops.REDUCE, Ops.LOCAL_BUFFER)
+            node.op is Ops.LOCAL_BUFFER
             or (node.op is Ops.RANGE and not is_fixed(node))
             or (node.op is Ops.INDEX and node.src[0] is position.src[0] and node is not position)
             for node in toposort((graph,))
@@ -114,11 +114,12 @@ def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
         return None
     parts = list(pairwise((0, *borders, size)))
     other = prod([size_of(x) for x in output_loops(graph) if x is not loop])
+    summed = _loops_of_reductions(graph)
     left_out = sum(
         [
-            end - first
+            (end - first) * prod([size_of(x) for x in summed & loops_of(load)])
             for first, end in parts
-            for begin, behind in windows
+            for load, (begin, behind) in zip(loads, windows)
             if behind <= first or end <= begin
         ]
     )
@@ -135,6 +136,10 @@ def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
         short = sum([end - first for first, end in parts if end - first < lanes])
         shared += other * short * _cycles_of_an_element(graph)
     return Cut(loop, tuple(borders), saved - len(borders) * target.core.launch_cycles - shared)
+
+
+def _loops_of_reductions(graph: UOp) -> frozenset[UOp]:
+    return frozenset([x for n in toposort((graph,)) if n.op is Ops.REDUCE for x in n.src[1:]])
 
 
 def _rows(load: UOp, loop: UOp, window: tuple[int, int]) -> Rows | None:
