@@ -444,3 +444,39 @@ def test_work_is_linear_in_the_elements(what: str) -> None:
         found[tuple(map(Tensor, index))] = Tensor(x)
     assert np.array_equal(found.numpy(), want)
     assert GlobalCounters.global_ops < 200 * n
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+@pytest.mark.parametrize("how", ["rows", "elements", "gather", "of two tables"])
+def test_gradients_of_what_is_read_at_several_positions_are_linear_too(
+    monkeypatch: pytest.MonkeyPatch, how: str, times: int
+) -> None:
+    """A sum of both sums would let each row look at all of the positions."""
+    monkeypatch.undo()
+    monkeypatch.setenv("PLANS", "0")
+    compiler().forget()
+    rng = np.random.default_rng(times)
+    rows, columns, count = 1009, 31, 503
+    values = rng.integers(-3, 4, (rows, columns)).astype(np.float32)
+    places = rng.integers(0, rows, (times, count)).astype(np.int32)
+    across = rng.integers(0, columns, count).astype(np.int32)
+    x, want = Tensor(values).realize(), np.zeros((rows, columns), np.float32)
+    x.requires_grad_(True)
+    loss = Tensor(0.0)
+    for k, place in enumerate(places):
+        weight, i = k + 1.0, Tensor(place)
+        if how == "gather":
+            read = x.gather(0, i.reshape(-1, 1).expand(count, columns))
+        elif how == "elements":
+            read = x[i, Tensor(across)]
+        else:
+            read = (x * 2.0)[i] if how == "of two tables" and k % 2 else x[i]
+        at = (place, across) if how == "elements" else place
+        factor = 2.0 if how == "of two tables" and k % 2 else 1.0
+        np.add.at(want, at, weight * factor * np.ones(read.shape, np.float32))
+        loss = loss + (read * weight).sum()
+    loss.backward()
+    assert x.grad is not None
+    GlobalCounters.reset()
+    np.testing.assert_array_equal(x.grad.numpy(), want)
+    assert GlobalCounters.global_ops < 40 * times * (rows + count) * columns

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofgrad.core.compile.tactics import scatter as by_position
+from proofgrad.core.compile.schedule import scatters as by_position
 from proofgrad.core.tensor.methods.indexing import bounds
 from proofgrad.core.tensor.runtime.realize import compiler
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH, IOTA, WHERE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -160,13 +160,29 @@ def _as_one(placed: Sequence[UOp]) -> UOp:
 def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
     """One more cotangent of a value. Its parts are added up to one.
 
-    But of a value that is expanded, the terms of products of matrices stay apart, and each is summed
-    alone: a sum of their sums is tiles for each of them, a sum of both terms is none.
+    But of a value that is expanded, the terms of products of matrices, and those that are chosen by position, as the elements of `x[i]` are,
+    stay apart, and each is summed alone: a sum of their sums is tiles, or a scatter, for each of them, a sum of both terms is none.
     """
-    added = [] if is_expanded and is_product(part) else parts
-    position = next((k for k, p in enumerate(added) if not (is_expanded and is_product(p))), None)
+    added = [] if is_expanded and _is_summed_alone(part) else parts
+    position = next(
+        (k for k, p in enumerate(added) if not (is_expanded and _is_summed_alone(p))), None
+    )
     before = [] if position is None else [parts.pop(position)]
     parts.append(functools.reduce(UOp.__add__, [*before, part]))
+
+
+def _is_summed_alone(term: UOp) -> bool:
+    if term.op is not WHERE:
+        return is_product(term)
+    condition = _below_views(term.src[0])
+    is_equation = condition.op is Ops.CMPEQ
+    return is_equation and any([_below_views(side).op is IOTA for side in condition.src])
+
+
+def _below_views(node: UOp) -> UOp:
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
 
 
 def _parts(library: Library, facts: Facts, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:

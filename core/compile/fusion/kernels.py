@@ -30,6 +30,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import MOST_CHOSEN
 from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
 from proofgrad.core.compile.schedule.operation_cycles import COSTLY
+from proofgrad.core.compile.schedule.scatters import pays_scatter
 from proofgrad.core.compile.steps.store import below_reshape, store
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.ir.ops import COMPARE, CONVERSIONS, ELEMENTWISE, MOVEMENT, Ops
@@ -112,6 +113,8 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if any(map(is_running, reductions)):
             kept.add(end)
             stored.update(reductions if len(reductions) > 1 else ())
+        elif len(reductions) > 1:
+            stored.update([r for r in reductions if _scatters(r, selecting, target)])
     if target.lockstep > 1:
         stored = {node if node in kept else _before_widening(node) for node in stored}
     by_row = set[UOp]()
@@ -252,8 +255,21 @@ def _for_selection(nodes: list[UOp]) -> set[UOp]:
 
 def _selects(reduction: UOp, selecting: set[UOp]) -> bool:
     """Whether it is a sum that selects one term, which is no loop in the end."""
-    compares = not selecting.isdisjoint((reduction.src[0], *reduction.src[0].src))
-    return compares and may_select_a_term(reduction, frozenset())
+    return _compares(reduction, selecting) and may_select_a_term(reduction, frozenset())
+
+
+def _scatters(reduction: UOp, selecting: set[UOp], target: Target) -> bool:
+    """Whether it combines by position, as `sum[j](where(position[j] == r, value[j], 0))` does: alone in its kernel it goes source by source, and
+    several of a sum, as the gradients of `x[i] * x[j]`, are one kernel to compile."""
+    if not _compares(reduction, selecting) or _selects(reduction, selecting):
+        return False
+    results = elements(reduction.shape)
+    values = elements(reduction.src[0].shape) // max(1, results)
+    return pays_scatter(results, values, 1, target)
+
+
+def _compares(reduction: UOp, selecting: set[UOp]) -> bool:
+    return not selecting.isdisjoint((reduction.src[0], *reduction.src[0].src))
 
 
 def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bool:

@@ -1,6 +1,6 @@
 """Tactic: what is combined by position in memory goes to its positions, source by source.
 
-Owns: which reductions these are, whether it pays. Does not own: the law (steps/scatter.py), the memory of a table (the
+Owns: which reductions these are. Does not own: the law (steps/scatter.py), whether it pays (schedule/scatters.py), the memory of a table (the
 plan's, planning.py), how loops in order run (accumulate.py, linearize.py).
 
     out[r, d] = sum[j](where(position[j] == r, value[j, d], 0))
@@ -19,20 +19,13 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.scatters import pays_scatter
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.scatter import Placed, placed, scatter
 from proofgrad.core.compile.tactics.coalesce import merge_loops
 from proofgrad.core.compile.tactics.results import results_in_a_table
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import toposort
-
-# Steps of the one loop nest from which more kernels pay, and how many times fewer they must be after: comparing runs in
-# vectors, of at most so many elements on every machine, a store to a computed position does not.
-WORTH_STEPS = 1 << 18
-WORTH_GAIN = 16
-# On machines with work items the loop in order runs in one item for each of the other results, and waits for
-# memory at each step: so many results have to be worth it.
-WORTH_RESULTS_OF_ITEMS = 1 << 23
 
 
 def lower_scatters(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
@@ -59,11 +52,7 @@ def _first(nest: LoopNest, target: Target) -> Placed | None:
 
 
 def _pays(found: Placed, target: Target) -> bool:
-    """Whether filling and combining is much less than letting each result look at every value."""
     results = prod(size_of(loop) for loop in found.loops)
     values = prod(size_of(loop) for loop in found.reduction.src[1:])
     others = prod(size_of(loop) for loop in found.loops if loop not in found.addresses)
-    before, after = results * values, results + others * values
-    if target.work_items and results < WORTH_RESULTS_OF_ITEMS:
-        return False
-    return before >= max(WORTH_STEPS, WORTH_GAIN * after)
+    return pays_scatter(results, values, others, target)

@@ -1,0 +1,25 @@
+"""Whether values are combined one by one at their positions, where each position would look at all of them.
+
+Owns: the choice, a heuristic. Does not own: which reductions these are, the loops (steps/scatter.py, tactics/scatter.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.machine.target import Target
+
+# Steps of the one loop nest from which more kernels pay, and how many times fewer they must be after: comparing runs in
+# vectors, of at most so many elements on every machine, a store to a computed position does not.
+WORTH_STEPS = 1 << 18
+WORTH_GAIN = 16
+# On machines with work items the loop in order runs in one item for each of the other results, and waits for
+# memory at each step: so many results have to be worth it.
+WORTH_RESULTS_OF_ITEMS = 1 << 23
+
+
+def pays_scatter(results: int, values: int, others: int, target: Target) -> bool:
+    """Whether filling so many results and combining so many values, each `others` times, is much less than letting each result look at every
+    value."""
+    before, after = results * values, results + others * values
+    if target.work_items and results < WORTH_RESULTS_OF_ITEMS:
+        return False
+    return before >= max(WORTH_STEPS, WORTH_GAIN * after)
