@@ -295,7 +295,9 @@ def _is_computed_again(expand: UOp, work: _Work, target: Target) -> bool:
     for axis, size in enumerate(expand.shape):
         if before[axis] != size and any([n != 1 for n in before[axis + 1 :]]):
             times *= size
-    if times <= MOST_CHOSEN or not work.of(source).reads:
+    found = work.of(source)
+    is_table = found.has_functions and not found.reads  # of counters, as sines of positions are
+    if times <= (1 if is_table else MOST_CHOSEN) or not (found.reads or is_table):
         return False
     vectors = times * elements(source.shape) / target.lanes(source.dtype)
     return pays_a_buffer(source, vectors * cycles_of_work(source, work.stored), times, target)
@@ -315,11 +317,13 @@ def _left_by_their_rows(by_row: set[UOp], nodes: list[UOp], work: _Work) -> set[
 
 
 class _Found(NamedTuple):
-    """Of what computing a node would run: does it read a buffer, are there elementwise nodes, costly ones, reductions of several elements?"""
+    """Of what computing a node would run: does it read a buffer, are there elementwise nodes, costly ones, functions of floats among them,
+    reductions of several elements?"""
 
     reads: bool
     computes: bool
     is_costly: bool
+    has_functions: bool
     reduces: bool
 
 
@@ -356,6 +360,7 @@ class _Work:
     def _find(self, node: UOp) -> _Found:
         computes = node.op in ELEMENTWISE and node.op not in self._free
         reads, is_costly = False, computes and node.op in COSTLY
+        has_functions = is_costly and node.dtype.is_float
         reduces = node.op is Ops.REDUCE_AXIS and node.shape != node.src[0].shape
         for source in node.src:
             if source in self.stored or source.op is Ops.BUFFER:
@@ -364,7 +369,8 @@ class _Work:
                 found = self._known[source]
                 reads, computes = reads or found.reads, computes or found.computes
                 is_costly, reduces = is_costly or found.is_costly, reduces or found.reduces
-        return _Found(reads, computes, is_costly, reduces)
+                has_functions = has_functions or found.has_functions
+        return _Found(reads, computes, is_costly, has_functions, reduces)
 
 
 def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]], target: Target) -> bool:
