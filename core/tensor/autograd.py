@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.compile.nests.sums_of_products import is_product
+from proofgrad.core.compile.nests.terms_by_position import is_long_by_position
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH, IOTA, WHERE
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -172,17 +173,7 @@ def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
 
 
 def _is_summed_alone(term: UOp) -> bool:
-    if term.op is not WHERE:
-        return is_product(term)
-    condition = _below_views(term.src[0])
-    is_equation = condition.op is Ops.CMPEQ
-    return is_equation and any([_below_views(side).op is IOTA for side in condition.src])
-
-
-def _below_views(node: UOp) -> UOp:
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
+    return is_product(term) or is_long_by_position(term)
 
 
 def _parts(library: Library, facts: Facts, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:

@@ -6,10 +6,10 @@ Owns: the choice, a heuristic. Does not own: which reductions these are, the loo
 from __future__ import annotations
 
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.terms_by_position import WORTH_STEPS
 
-# Steps of the one loop nest from which more kernels pay, and how many times fewer they must be after: comparing runs in
-# vectors, of at most so many elements on every machine, a store to a computed position does not.
-WORTH_STEPS = 1 << 18
+# Of the steps of the one loop nest so many times fewer must be left: comparing runs in vectors, of at most so many elements on every
+# machine, a store to a computed position does not.
 WORTH_GAIN = 16
 # On machines with work items the loop in order runs in one item for each of the other results, and waits for
 # memory at each step: so many results have to be worth it.
