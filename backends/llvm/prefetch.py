@@ -119,11 +119,12 @@ def _windows_of_tile(
     if len(sums) < 2 or not all(map(is_fixed, sums)):
         return
     starts: dict[tuple[UOp, tuple[int, ...]], dict[int, UOp]] = {}
+    known: dict[UOp, int] = {}
     for node, inside in around.items():
         if node.op is LOAD and inside == loops and node.src[0].src[1].dtype.lanes == 1:
             buffer, index = node.src[0].src[:2]
             moves = tuple([coefficient(index, loop) or 0 for loop in sums])
-            starts.setdefault((buffer, moves), {})[at_start(index)] = node
+            starts.setdefault((buffer, moves), {})[at_start(index, known)] = node
     line, read = target.first_cache.line_bytes, 0
     for (buffer, moves), loads in starts.items():
         lines = len(_in_other_lines(loads, line // buffer.dtype.itemsize))

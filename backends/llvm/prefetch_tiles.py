@@ -159,17 +159,13 @@ def tile_prefetches(
     nest = _Nest(
         first, loops, around, target, frozenset(takewhile(lambda n: n is not first, around))
     )
-    by_buffer: dict[UOp, list[_Access]] = {}
-    for access in (
-        _accesses(around)
-        if outer < len(loops) and all(is_fixed(x) and size_of(x) for x in loops)
-        else ()
-    ):
-        by_buffer.setdefault(access.position.src[0], []).append(access)
-    for buffer, accesses in by_buffer.items():
+    if outer == len(loops) or not all(is_fixed(x) and size_of(x) for x in loops):
+        return
+    for buffer, nodes in _by_buffer(around).items():
         is_near = buffer.op is not PARAM or bytes_of(buffer) <= target.cache_bytes or buffer in past
-        if is_near or any(access.position.src[1].dtype.lanes > 1 for access in accesses):
+        if is_near or any(node.src[0].src[1].dtype.lanes > 1 for node in nodes):
             continue
+        accesses = _accesses(nodes, around)
         is_read = all(access.load is not None for access in accesses)
         readers = (_whole, _in_rows) if is_read else (_whole,)  # rows of results: measured, no gain
         again = (True, False) if is_read and buffer not in asked else (True,)
@@ -191,25 +187,37 @@ def loops_around(linear: UOp) -> dict[UOp, Loops]:
     return found
 
 
-def _accesses(around: dict[UOp, Loops]) -> Iterator[_Access]:
-    for node, loops in around.items():
+def _by_buffer(around: dict[UOp, Loops]) -> dict[UOp, list[UOp]]:
+    """The loads and stores of each buffer."""
+    found: dict[UOp, list[UOp]] = {}
+    for node in around:
         if node.op in (LOAD, STORE):
-            position, value = node.src[0], node if node.op is LOAD else node.src[1]
-            load = node if node.op is LOAD else None
-            yield _Access(position, _without_ends(position.src[1]), value.dtype.lanes, loops, load)
+            found.setdefault(node.src[0].src[0], []).append(node)
+    return found
 
 
-def _without_ends(index: UOp) -> UOp:
-    """An index without the constants that its terms are kept below: a hint may name what lies beyond."""
-    done: dict[UOp, UOp] = {}
-    for node in toposort((index,), lambda n: n.op in ELEMENTWISE):
+def _accesses(nodes: Sequence[UOp], around: dict[UOp, Loops]) -> list[_Access]:
+    found, known = [], dict[UOp, UOp]()
+    for node in nodes:
+        position, value = node.src[0], node if node.op is LOAD else node.src[1]
+        load = node if node.op is LOAD else None
+        index = _without_ends(position.src[1], known)
+        found.append(_Access(position, index, value.dtype.lanes, around[node], load))
+    return found
+
+
+def _without_ends(index: UOp, known: dict[UOp, UOp]) -> UOp:
+    """An index without the constants that its terms are kept below: a hint may name what lies beyond. `known`: those of other terms, and more."""
+    for node in toposort((index,), lambda n: n.op in ELEMENTWISE and n not in known):
+        if node in known:
+            continue
         if node.op not in ELEMENTWISE:
-            done[node] = node
+            known[node] = node
         elif node.op is Ops.MIN and node.src[1].op is CONST:
-            done[node] = done[node.src[0]]
+            known[node] = known[node.src[0]]
         else:
-            done[node] = node.with_src(tuple([done[source] for source in node.src]))
-    return done[index]
+            known[node] = node.with_src(tuple([known[source] for source in node.src]))
+    return known[index]
 
 
 def _moves(term: UOp, loops: Loops) -> list[int] | None:

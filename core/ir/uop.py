@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Number
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -415,22 +415,23 @@ def _below(root: UOp) -> list[UOp]:
 
 def _in_order(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None) -> list[UOp]:
     order: dict[UOp, None] = {}
-    stack: list[UOp | None] = [*roots]
-    stack.reverse()
-    pop, push = stack.pop, stack.append
-    while stack:
-        node = pop()
-        if node is None:  # all sources of the node below are done
-            order[pop()] = None  # type: ignore[index]
-        elif node not in order:
+    stack: list[tuple[UOp, Iterator[UOp]]] = []  # nodes that wait for a source, and those left
+    top = iter(roots)
+    while True:
+        for node in top:
+            if node in order:
+                continue
             src = node.src
             if src and (enter is None or enter(node)):
-                push(node)
-                push(None)
-                stack += src[::-1]
-            else:
-                order[node] = None
-    return list(order)
+                stack.append((node, top))
+                top = iter(src)
+                break
+            order[node] = None
+        else:
+            if not stack:
+                return list(order)
+            node, top = stack.pop()
+            order[node] = None
 
 
 _set_below = _Parts.below.__set__  # type: ignore[attr-defined]

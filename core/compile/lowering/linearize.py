@@ -229,7 +229,11 @@ def _units(paths: Mapping[UOp, Path]) -> tuple[Lists, Lists]:
             inside[path][node] = None
         for source in sources_before(node):
             around = paths[source]
-            depth = len(path) if around is path else _shared(path, around)
+            if around is path:  # beside each other, as most are
+                if source.op is not RANGE or source not in path:
+                    needs[node][source] = None
+                continue
+            depth = _shared(path, around)
             if source not in around[:depth]:  # a loop's counter is there as its body begins
                 needs[(*path, node)[depth]][(*around, source)[depth]] = None
     return inside, needs
