@@ -125,8 +125,10 @@ class Dialect:
         return [f"define internal void @{entry}.body({signature}) nounwind {{", "entry:"]
 
     def close(self, entry: str, slots: Iterable[int]) -> list[str]:
-        """Lines after the last `ret void`."""
-        lines = ["}", "", f"define void @{entry}(ptr %args, i64 %first, i64 %last) nounwind {{"]
+        """Lines after the last `ret void`. LLVM shall not look for more to do in the function that calls the body: the passes that do take
+        as long for it as for a short body."""
+        signature = f"define void @{entry}(ptr %args, i64 %first, i64 %last)"
+        lines = ["}", "", f"{signature} nounwind noinline optnone {{"]
         arguments = []
         for slot in slots:
             lines.append(f"  %position{slot} = getelementptr ptr, ptr %args, i64 {slot}")

@@ -34,9 +34,12 @@ class LoopPrinter(PrinterState):
     def _write_all(self, nodes: Sequence[UOp]) -> None:
         """The nodes in order; a loop whose masks may all hold, with its body, twice."""
         position = 0
+        starts = self.starts
         while position < len(nodes):
             node, end = nodes[position], position + 1
-            if masks := self._left(self.unswitched.get(node, ())):
+            if node not in starts:
+                self._write(node)
+            elif masks := self._left(self.unswitched.get(node, ())):
                 end = end_of_asked(nodes, _end_of(nodes, position), masks)
                 self._write_twice(nodes[position:end], masks, self._where_all(masks))
             elif (masks := self.peeled.get(node, ())) and node not in self.skipped:

@@ -121,6 +121,8 @@ class PrinterState(ABC):
             self.turns, self.read_along = transposed_loads(linear)
         self.turn: Turn | None = None
         self.filled_ahead = filled_ahead(linear) if of_items else {}
+        asked = (self.unswitched, self.peeled, self.growing, self.turns, self.filled_ahead)
+        self.starts = frozenset().union(*asked)  # of what is not written node by node
         self.straight = {ahead.parts for ahead in self.filled_ahead.values()}
         self.term_block, self.terms = "", list[UOp]()
         self.shared = 0  # open loops that the items of a group share out

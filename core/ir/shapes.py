@@ -47,8 +47,13 @@ def _plain(*shapes: Sequence[Any]) -> bool:
 
 def elements(shape: Sequence[Any]) -> int:
     """The number of elements, at most: what memory is made for."""
-    count = _count(shape)
-    return count if type(count) is int else int(sizes().largest(count))
+    count = 1
+    for size in shape:  # most are numbers
+        if type(size) is not int:
+            product = sizes().product(shape)
+            return product if type(product) is int else int(sizes().largest(product))
+        count *= size
+    return count
 
 
 def is_plain(shape: Sequence[Any]) -> bool:

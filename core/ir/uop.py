@@ -445,23 +445,26 @@ def found_once(slot: str, find: _Found) -> _Found:
     Schedules ask the same terms thousands of times.
     """
     keep = getattr(_Parts, slot).__set__  # a UOp itself cannot be changed
+    known: _Found = attrgetter(slot)
 
     def of(root: UOp) -> frozenset[UOp]:
         if root.op is RANGE:
             return frozenset((root,))
-        if not hasattr(root, slot):
-            stack = [root]
-            while stack:
-                node = stack[-1]
-                new = [s for s in node.src if not hasattr(s, slot) and s.op is not RANGE]
-                if new:
-                    stack += new
-                    continue
-                stack.pop()
-                if not hasattr(node, slot):
-                    keep(node, find(node))
-        found: frozenset[UOp] = getattr(root, slot)
-        return found
+        try:
+            return known(root)
+        except AttributeError:
+            pass
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            new = [s for s in node.src if not hasattr(s, slot) and s.op is not RANGE]
+            if new:
+                stack += new
+                continue
+            stack.pop()
+            if not hasattr(node, slot):
+                keep(node, find(node))
+        return known(root)
 
     return of
 
@@ -494,17 +497,22 @@ def known_below(
     sources: Callable[[UOp], Iterable[UOp]] = attrgetter("src"),
 ) -> _T:
     """What is known of `root`: found once for each node, for its `sources` first, without recursion."""
-    stack = [root]
-    while stack:
-        top = stack[-1]
-        missing = [s for s in sources(top) if s not in known]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        if top not in known:
-            known[top] = find(top)
-    return known[root]
+    if root in known:
+        return known[root]
+    node, left = root, iter(sources(root))
+    stack: list[tuple[UOp, Iterator[UOp]]] = []  # nodes that wait for a source, and those left
+    while True:
+        for source in left:
+            if source not in known:
+                stack.append((node, left))
+                node, left = source, iter(sources(source))
+                break
+        else:
+            if node not in known:  # what `find` asks meanwhile
+                known[node] = find(node)
+            if not stack:
+                return known[root]
+            node, left = stack.pop()
 
 
 def _key(arg: Any) -> Any:

@@ -40,7 +40,7 @@ loop0.end:
   ret void
 }
 
-define void @row_sum(ptr %args, i64 %first, i64 %last) nounwind {
+define void @row_sum(ptr %args, i64 %first, i64 %last) nounwind noinline optnone {
   %position0 = getelementptr ptr, ptr %args, i64 0
   %buffer0 = load ptr, ptr %position0, align 8
   %position1 = getelementptr ptr, ptr %args, i64 1
