@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import count
+from itertools import count, takewhile
 from typing import Any
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -229,20 +229,16 @@ def _units(paths: Mapping[UOp, Path]) -> tuple[Lists, Lists]:
             inside[path][node] = None
         for source in sources_before(node):
             around = paths[source]
-            if around is path:  # beside each other, as most are
-                if source.op is not RANGE or source not in path:
-                    needs[node][source] = None
-                continue
-            depth = _shared(path, around)
-            if source not in around[:depth]:  # a loop's counter is there as its body begins
+            if around is path and source.op is not RANGE:  # beside each other, as most are
+                needs[node][source] = None
+            elif source not in around[: (depth := _shared(path, around))]:  # no open counter
                 needs[(*path, node)[depth]][(*around, source)[depth]] = None
     return inside, needs
 
 
 def _shared(one: Path, other: Path) -> int:
     """How many loops two nests have in common."""
-    pairs = zip(one, other)
-    return next((k for k, (a, b) in enumerate(pairs) if a is not b), min(len(one), len(other)))
+    return len([*takewhile(lambda pair: pair[0] is pair[1], zip(one, other))])
 
 
 def _ordered(units: Units, needs: Lists) -> Units:
