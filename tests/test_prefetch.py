@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -235,6 +236,23 @@ def test_a_tile_that_reads_less_from_the_second_cache_than_it_stores_stores_past
     *_, tile = linears(*sizes)
     past = nontemporal_stores(tile, 1, AVX512)
     assert bool(past) == (sizes[1] == 3)
+
+
+@pytest.mark.parametrize("sizes", [(256, 512, 512), (192, 1024, 1024), (67, 1031, 1019)])
+def test_terms_that_loads_and_stores_share_are_looked_at_once(
+    sizes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *_, tile = linears(*sizes)
+    expected, seen, made_again = prefetched(tile, AVX512), Counter[UOp](), UOp.with_src
+
+    def counted(node: UOp, sources: tuple[UOp, ...]) -> UOp:
+        seen[node] += 1
+        return made_again(node, sources)
+
+    monkeypatch.setattr(UOp, "with_src", counted)
+    assert prefetched(tile, AVX512) == expected
+    buffers = len([node for node in tile.src if node.op is Ops.PARAM])
+    assert max(seen.values(), default=0) <= buffers
 
 
 def test_short_loops_and_other_kernels_have_no_hints() -> None:

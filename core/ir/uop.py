@@ -445,26 +445,23 @@ def found_once(slot: str, find: _Found) -> _Found:
     Schedules ask the same terms thousands of times.
     """
     keep = getattr(_Parts, slot).__set__  # a UOp itself cannot be changed
-    known: _Found = attrgetter(slot)
 
     def of(root: UOp) -> frozenset[UOp]:
         if root.op is RANGE:
             return frozenset((root,))
-        try:
-            return known(root)
-        except AttributeError:
-            pass
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            new = [s for s in node.src if not hasattr(s, slot) and s.op is not RANGE]
-            if new:
-                stack += new
-                continue
-            stack.pop()
-            if not hasattr(node, slot):
-                keep(node, find(node))
-        return known(root)
+        if not hasattr(root, slot):
+            stack = [root]
+            while stack:
+                node = stack[-1]
+                new = [s for s in node.src if not hasattr(s, slot) and s.op is not RANGE]
+                if new:
+                    stack += new
+                    continue
+                stack.pop()
+                if not hasattr(node, slot):
+                    keep(node, find(node))
+        found: frozenset[UOp] = getattr(root, slot)
+        return found
 
     return of
 
