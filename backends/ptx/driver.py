@@ -122,11 +122,36 @@ class Driver:
 
     # -- calls ---------------------------------------------------------------------------------------
 
-    def call(self, name: str, *arguments: Any) -> Any:
-        """A function of the driver in the context of this GPU, whichever thread asks. Raises: CallFailed, DeviceError."""
+    def call(self, name: str, *arguments: Any, what: str = "") -> Any:
+        """A function of the driver in the context of this GPU, whichever thread asks.
+
+        If memory is out for it, what the pool keeps is given back, and it is called once more: modules, graphs and launches
+        take memory, too. `what` could not be done, if it is out still. Raises: CallFailed, DeviceError, MemoryError.
+        """
         self._require_usable()
         self._check("cuCtxSetCurrent", self._context)
-        return self._check(name, *arguments)
+        try:
+            return self._check(name, *arguments)
+        except CallFailed as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+        self._give_back()
+        try:
+            return self._check(name, *arguments)
+        except CallFailed as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+            free, total = [int(n) for n in self._check("cuMemGetInfo")]
+        raise MemoryError(
+            f"{what or f'memory is out for {name}'} on {self.label} ({self.name}): {free} of its {total} bytes are free"
+        )
+
+    def _give_back(self) -> None:
+        """Wait for what was launched, and keep neither modules that are done with nor memory in the pool."""
+        self._check("cuStreamSynchronize", self.stream)
+        self._has_waited()
+        if self._pool is not None:
+            self._check("cuMemPoolTrimTo", self._pool, 0)
 
     def _require_usable(self) -> None:
         """Raises: DeviceError if the GPU was lost, and in a forked child."""
@@ -177,29 +202,11 @@ class Driver:
     # -- memory --------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> int:
-        """The address of fresh memory. If there is none, what the pool keeps is given back first. Raises: MemoryError."""
-        try:
-            return self._take(nbytes)
-        except CallFailed as error:
-            if error.code != OUT_OF_MEMORY:
-                raise
-        self.synchronize()
-        if self._pool is not None:
-            self.call("cuMemPoolTrimTo", self._pool, 0)
-        try:
-            return self._take(nbytes)
-        except CallFailed as error:
-            if error.code != OUT_OF_MEMORY:
-                raise
-            free, total = [int(n) for n in self.call("cuMemGetInfo")]
-        raise MemoryError(
-            f"cannot allocate {nbytes} bytes on {self.label} ({self.name}): {free} of its {total} bytes are free"
-        )
-
-    def _take(self, nbytes: int) -> int:
+        """The address of fresh memory. Raises: MemoryError."""
+        what = f"cannot allocate {nbytes} bytes"
         if self._pool is None:
-            return int(self.call("cuMemAlloc", nbytes))
-        return int(self.call("cuMemAllocAsync", nbytes, self.stream))
+            return int(self.call("cuMemAlloc", nbytes, what=what))
+        return int(self.call("cuMemAllocAsync", nbytes, self.stream, what=what))
 
     def free(self, address: int) -> None:
         """Give memory back, after all that was launched before."""
@@ -317,6 +324,9 @@ class Driver:
     def synchronize(self) -> None:
         """Wait until all that was launched has run. Raises: DeviceError, also for what a kernel did wrong."""
         self.call("cuStreamSynchronize", self.stream)
+        self._has_waited()
+
+    def _has_waited(self) -> None:
         with self._lock:
             self._recent.clear()
             self._launched = 0

@@ -72,14 +72,20 @@ class GraphSequence:
             self.driver.call("cuGraphLaunch", self._program, self.driver.stream)
 
     def _make(self) -> None:
-        self._graph = self.driver.call("cuGraphCreate", 0)
-        for k in range(len(self._launches)):
-            before = self._nodes[-1:]
-            arguments = self._arguments(k)
-            parameters = self._parameters(k, arguments)
-            given = (self._graph, before, len(before), parameters)
-            self._nodes.append(self.driver.call("cuGraphAddKernelNode", *given))
-        self._program = self.driver.call("cuGraphInstantiate", self._graph, 0)
+        """Keeps nothing of a graph that could not be finished: the next run begins anew."""
+        call, nodes = self.driver.call, list[Any]()
+        graph = call("cuGraphCreate", 0)
+        try:
+            for k in range(len(self._launches)):
+                arguments = self._arguments(k)
+                parameters = self._parameters(k, arguments)
+                before = nodes[-1:]
+                nodes.append(call("cuGraphAddKernelNode", graph, before, len(before), parameters))
+            program = call("cuGraphInstantiate", graph, 0)
+        except BaseException:
+            self.driver.release("cuGraphDestroy", graph)
+            raise
+        self._graph, self._nodes, self._program = graph, nodes, program
         self._changed.clear()
 
     def _arguments(self, k: int) -> tuple[Any, Any]:
