@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from devices import opened
 
-from proofgrad import Device, Tensor, dtypes
+from proofgrad import Device, Tensor, TinyJit, dtypes
 from proofgrad.backends.opencl.runtime import OpenCLBackend
 from proofgrad.backends.ptx.driver import DRIVERS, Driver
 from proofgrad.backends.ptx.emit import PTX_VERSIONS
 from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
 from proofgrad.backends.ptx.runtime import PTXBackend, open_backend
+from proofgrad.backends.webgpu.runtime import WebGPUBackend
 from proofgrad.core.compile.machine.target import CompileError, DeviceError, Source
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -169,6 +170,33 @@ def test_gpu_that_is_lost_in_the_middle_of_a_program_is_told_once_more_each_time
         with pytest.raises(DeviceError, match=r"CUDA .* was lost .*other devices go on"):
             (x + 1).tolist()
     assert (Tensor([1.0], "CUDA:1") + 1).tolist() == [2.0]
+    others_go_on()
+
+
+def test_webgpu_that_is_lost_says_so_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened("WEBGPU")
+    machine = WebGPUBackend()
+    monkeypatch.setitem(Device._devices, "WEBGPU", machine)
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        return ((x + 1).contiguous().softmax(0) * 2).realize()
+
+    x = Tensor([1.0, 2.0, 3.0], "WEBGPU").realize()
+    for _ in range(3):
+        step(x)
+    machine._device.destroy()
+    for call in (
+        lambda: step(x).tolist(),
+        lambda: (x * 7 - 3).tolist(),
+        x.tolist,
+        machine.synchronize,
+        Tensor([4.0], "WEBGPU").realize,
+        lambda: machine.alloc(64),
+        lambda: x.to("CPU").tolist(),
+    ):
+        with pytest.raises(DeviceError, match=r"WEBGPU .* was lost.*other devices go on"):
+            call()
     others_go_on()
 
 

@@ -220,6 +220,17 @@ def test_what_raises_is_one_failure_and_the_rest_is_run(capsys: pytest.CaptureFi
     assert "uint32 bits as" not in printed  # which is right
 
 
+def test_machine_that_rounds_products_before_it_adds_computes_functions_within_their_bounds() -> (
+    None
+):
+    class Apart(ReferenceBackend):
+        target = replace(ReferenceBackend.target, calls_fma=True)
+
+    Device.register("APART", Apart)
+    (report,) = backend.run("APART", Options(), ["functions"])
+    assert (report.passed, report.failed) == (64, [])
+
+
 def test_types_that_a_machine_does_not_have_are_skipped_with_the_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -52,6 +52,7 @@ LOCKSTEP = 32  # items of a GPU that run in step, at least
 MOST_ITEMS, LOCAL_BYTES = 256, 1 << 14
 WORD_BYTES = 4
 LEAST_BYTES = 16
+LOST = "device is lost"  # in what wgpu says of every call after that
 # What an item takes at once, and has room for: 128 words, half of what items of GPUs can have.
 LANES, REGISTERS = 4, 32
 TOGETHER = 64  # launches that are handed over at once
@@ -63,6 +64,8 @@ class WebGPUBackend(Backend):
     def __init__(self, number: int = 0) -> None:
         """Raises: DeviceError, with what to install."""
         self._wgpu = import_wgpu()
+        self._failures = (RuntimeError, self._wgpu.GPUError)
+        self._lost = ""  # why nothing can be computed any more
         adapter = choose_adapter(self._wgpu, number)
         self.name = "WEBGPU" if number == 0 else f"WEBGPU:{number}"
         limits = {name: adapter.limits[name] for name in _LIMITS}
@@ -71,7 +74,7 @@ class WebGPUBackend(Backend):
             self._device = adapter.request_device_sync(
                 required_features=features, required_limits=limits
             )
-        except (RuntimeError, self._wgpu.GPUError) as error:
+        except self._failures as error:
             raise DeviceError(f"{self.name} does not open: {error}") from None
         self._limits = limits
         info = adapter.info
@@ -114,8 +117,11 @@ class WebGPUBackend(Backend):
             if 0 in grid:
                 return
             with self._lock:
-                group = self._group(layout, [buffers[slot] for slot in slots])
-                self._add(pipeline, group, grid)
+                try:
+                    group = self._group(layout, [buffers[slot] for slot in slots])
+                    self._add(pipeline, group, grid)
+                except self._failures as error:
+                    raise self._explained(f"launching {binary.entry} failed", error) from None
 
         return launch
 
@@ -141,42 +147,59 @@ class WebGPUBackend(Backend):
             return self._device.create_buffer(
                 size=size, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
             )
-        except (RuntimeError, self._wgpu.GPUError) as error:
-            raise MemoryError(f"cannot allocate {nbytes} bytes on {self.name}: {error}") from None
+        except self._failures as error:
+            raise self._explained(f"cannot allocate {nbytes} bytes", error, MemoryError) from None
 
     def copyin(self, handle: Any, data: memoryview) -> None:
         if not data.nbytes:
             return
         contents = data.tobytes()
         with self._lock:
-            self._submit()
-            beyond = len(contents) % WORD_BYTES
-            if beyond:  # the rest of the last word stays as it is
-                start = len(contents) - beyond
-                word = bytes(self._device.queue.read_buffer(handle, start, WORD_BYTES))
-                contents += word[beyond:]
-            self._device.queue.write_buffer(handle, 0, contents)
+            try:
+                self._submit()
+                beyond = len(contents) % WORD_BYTES
+                if beyond:  # the rest of the last word stays as it is
+                    start = len(contents) - beyond
+                    word = bytes(self._device.queue.read_buffer(handle, start, WORD_BYTES))
+                    contents += word[beyond:]
+                self._device.queue.write_buffer(handle, 0, contents)
+            except self._failures as error:
+                raise self._explained("copying failed to memory", error) from None
 
     def copyout(self, data: memoryview, handle: Any) -> None:
         if not data.nbytes:
             return
         size = -(-data.nbytes // WORD_BYTES) * WORD_BYTES
         with self._lock:
-            self._submit()
             try:
+                self._submit()
                 found = self._device.queue.read_buffer(handle, 0, size)
-            except (RuntimeError, self._wgpu.GPUError) as error:
-                raise DeviceError(
-                    f"copying from {self.name} ({self.label}) failed: {error}"
-                ) from None
+            except self._failures as error:
+                raise self._explained("copying failed from memory", error) from None
         data.cast("B")[:] = found[: data.nbytes]
 
     def synchronize(self) -> None:
         with self._lock:
-            self._submit()
-            self._device.queue.read_buffer(
-                self._marker, 0, WORD_BYTES
-            )  # after all that was submitted
+            try:
+                self._submit()
+                self._device.queue.read_buffer(self._marker, 0, WORD_BYTES)  # after all of that
+            except self._failures as error:
+                raise self._explained("waiting failed", error) from None
+
+    def _explained(
+        self, what: str, error: Exception, kind: type[Exception] = DeviceError
+    ) -> Exception:
+        """An error of wgpu as one of this project, of a `kind` unless the device is lost or memory is out."""
+        if not self._lost and LOST in str(error):
+            self._lost = (
+                f"{self.name} ({self.label}) was lost: {' '.join(str(error).split())}. Its values are gone; other devices go on, a new process"
+                " can use it again"
+            )
+        if self._lost:
+            return DeviceError(self._lost)
+        is_full = isinstance(error, self._wgpu.GPUOutOfMemoryError)
+        text = f"{what} on {self.name} ({self.label}): {error}"
+        return MemoryError(text) if is_full else kind(text)
 
     # -- launches ------------------------------------------------------------------------------------
 
@@ -210,8 +233,8 @@ class WebGPUBackend(Backend):
             if text not in self._modules:
                 try:
                     self._modules[text] = self._device.create_shader_module(code=text.decode())
-                except (RuntimeError, self._wgpu.GPUError) as error:
-                    raise CompileError(f"wgpu refused the kernel:\n{error}") from None
+                except self._failures as error:
+                    raise self._explained("wgpu refused the kernel", error, CompileError) from None
             return self._modules[text]
 
     def _pipeline(self, module: Any, entry: str, stored: Sequence[bool]) -> tuple[Any, Any]:
@@ -229,8 +252,8 @@ class WebGPUBackend(Backend):
             whole = device.create_pipeline_layout(bind_group_layouts=[layout])
             compute = {"module": module, "entry_point": entry}
             return device.create_compute_pipeline(layout=whole, compute=compute), layout
-        except (RuntimeError, self._wgpu.GPUError) as error:
-            raise CompileError(f"{self.name} refused the kernel {entry}:\n{error}") from None
+        except self._failures as error:
+            raise self._explained(f"wgpu refused the kernel {entry}", error, CompileError) from None
 
     def _turns(self) -> int | None:
         """How often the loops of an item may run; None: as often as they will."""

@@ -22,7 +22,10 @@ from proofgrad.testing.conformance.check import (
 from proofgrad.testing.conformance.differences import Exactness
 from proofgrad.testing.conformance.edges import FLOATS, INTEGERS, edges, kept_edges, line, pairs
 
-FUNCTION_ULP = 4  # twice the published bound of each function (docs/numerics.md)
+# Twice the published bounds of the functions, and of one that multiplies the rounding of its argument, which differs where a
+# machine rounds a product before it adds (docs/numerics.md).
+FUNCTION_ULP = 4
+LARGER_ULP = {("gelu", dtypes.float32): 300, ("gelu", dtypes.float64): 2300}
 _Two = Callable[[Tensor, Tensor], Tensor]
 
 _COMPARISONS: dict[str, _Two] = {
@@ -187,7 +190,8 @@ def functions(device: str, target: Target, options: Options) -> Iterator[Item]:
         )
         for name in FUNCTIONS:
             found = getattr(x, name)()
-            yield Result(f"{kind.name} {name}", found, None, Exactness(ulp=FUNCTION_ULP))
+            bound = Exactness(ulp=LARGER_ULP.get((name, kind), FUNCTION_ULP))
+            yield Result(f"{kind.name} {name}", found, None, bound)
 
 
 CHECKS = (
