@@ -45,16 +45,22 @@ FOUND: dict[str, list[str]] = {
     ],
     "a product of matrices takes a row for its column": [*BOTH, f"the emulator: {VALUES}"],
     "a product of matrices takes rows that are not rounded": [f"the emulator: {REFUSED}"],
+    "a tile that is turned is read an element further": [*BOTH, f"the emulator: {VALUES}"],
+    "blocks of a sum that are copied ahead lie over each other": [*BOTH, f"the emulator: {VALUES}"],
     "registers of a fragment are exchanged": [f"the emulator: {VALUES}"],
     "registers of a rounded fragment are exchanged": [f"the emulator: {VALUES}"],
     "a fragment is not rounded": [f"the emulator: {VALUES}"],
     "rows that items give lie further behind": [f"the emulator: {FAULT}"],
     "rows along the sum that items give lie further behind": [f"the emulator: {FAULT}"],
     "rows along the sum are read as if they lay across it": [f"the emulator: {VALUES}"],
+    "copies ahead are not waited for": [f"the emulator: {VALUES}"],
+    "words are exchanged with another item than the partner": [f"the emulator: {VALUES}"],
 }
 
 
-@pytest.mark.parametrize("program", ["map", "rows", "product", "columns", "rounded"])
+@pytest.mark.parametrize(
+    "program", ["map", "rows", "product", "columns", "rounded", "turned", "ahead"]
+)
 def test_program_without_a_fault_is_right_for_all_checks(
     program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,8 +30,9 @@ from proofgrad.core.tensor.runtime.device import Device
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
-load_matrices = PTXDialect.load_matrices
+load_matrices, exchange_words = PTXDialect.load_matrices, PTXDialect.word_across
 ROWS, LENGTH, GROUP = 3, 300, 64
+AHEAD = 2  # blocks of a sum that are on their way while one is multiplied
 DEVICE = "CUDA"
 Change = Callable[[UOp], UOp]
 
@@ -127,6 +128,18 @@ def one_position(linear: UOp) -> UOp:
     return _with(linear, _moved(_of_memory(linear, Ops.STORE, Ops.SCRATCH), lambda at: at * 0))
 
 
+def element_further(linear: UOp) -> UOp:
+    """What is read from local memory lies an element before that."""
+    return _with(linear, _moved(_of_memory(linear, Ops.LOAD, Ops.FILLED), lambda at: at + 1))
+
+
+def one_block(linear: UOp) -> UOp:
+    """The blocks of a sum that are on their way are stored over each other."""
+    stores = _of_memory(linear, Ops.STORE, Ops.SCRATCH)
+    sizes = {n.src[1]: int(n.src[0].arg[1]) // (AHEAD + 1) for n in stores}
+    return _with(linear, _moved(stores, lambda at: at % sizes[at]))
+
+
 def _other_products(linear: UOp, change: Callable[[tuple[UOp, ...]], tuple[UOp, ...]]) -> UOp:
     return _with(linear, {n: n.with_src(change(n.src)) for n in linear.src if n.op is Ops.MMA})
 
@@ -177,6 +190,8 @@ ORDER: dict[str, tuple[str, Change]] = {
     ),
     "a product of matrices takes a row for its column": ("columns", row_as_column),
     "a product of matrices takes rows that are not rounded": ("rounded", rows_as_they_are),
+    "a tile that is turned is read an element further": ("turned", element_further),
+    "blocks of a sum that are copied ahead lie over each other": ("ahead", one_block),
 }
 
 # -- in the printer -----------------------------------------------------------------------------
@@ -233,6 +248,15 @@ def _other_way(
     return load_matrices(self, let, address, not is_across)
 
 
+def _early_copies(self: PTXDialect, on_their_way: int = 0) -> str:
+    """One group of copies more than should may be on its way."""
+    return f"call void @llvm.nvvm.cp.async.wait.group(i32 {on_their_way + 1})"
+
+
+def _other_partner(self: PTXDialect, let: Callable[[str], str], word: str, bits: int) -> str:
+    return exchange_words(self, let, word, bits ^ 1)
+
+
 PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
     "a barrier is not printed": ("rows", "wait_for_group", _no_wait),
     "the number of an item in its block is one too large": ("rows", "item_of_group", _item_after),
@@ -256,6 +280,12 @@ PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
         "product",
         "load_matrices",
         _other_way,
+    ),
+    "copies ahead are not waited for": ("ahead", "wait_for_copies", _early_copies),
+    "words are exchanged with another item than the partner": (
+        "rows",
+        "word_across",
+        _other_partner,
     ),
 }
 
@@ -305,6 +335,12 @@ def computed(program: str) -> tuple[np.ndarray, np.ndarray]:
         with schedule("warps=1x1x1x1"), Context(ALLOW_TF32=1):
             product = (y @ given[:, :32].T).realize()
         return product.numpy(), (signs * np.float32(1 + 2**-10)) @ x.T
+    if program == "turned":
+        with schedule("transposed=32x32"):
+            return given.T.contiguous().numpy(), x.T
+    if program == "ahead":
+        with schedule(f"shared=8x8x8 ahead={AHEAD}"):
+            return (given @ given.T).numpy(), x @ x.T
     if program == "map":
         return (given * 3 + 1).numpy(), x * 3 + 1
     with schedule(f"group={GROUP}"):
