@@ -200,6 +200,35 @@ def test_webgpu_that_is_lost_says_so_at_every_call(monkeypatch: pytest.MonkeyPat
     others_go_on()
 
 
+# -- memory that is out ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", ["enqueue_nd_range_kernel", "enqueue_copy"])
+def test_memory_that_is_out_for_a_launch_or_copy_is_tried_again_and_then_told(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Device[opened("CL")]
+    assert isinstance(machine, OpenCLBackend)
+    pyopencl = machine._cl
+    whole, left = getattr(pyopencl, function), [0]
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise pyopencl.MemoryError("MEM_OBJECT_ALLOCATION_FAILURE")
+        return whole(*arguments, **named)
+
+    monkeypatch.setattr(pyopencl, function, call)
+    x = Tensor([1.0, 2.0], machine.name).realize()
+    left[0] = 1
+    assert (x + 1).tolist() == [2.0, 3.0]
+    left[0] = 2
+    with pytest.raises(MemoryError, match=r"failed on CL .*; it has \d+ bytes of memory"):
+        (x + 1).tolist()
+    assert left == [0]
+    assert (x + 1).tolist() == [2.0, 3.0]
+
+
 # -- more local memory than there is --------------------------------------------------------------
 
 

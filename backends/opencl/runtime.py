@@ -137,12 +137,15 @@ class OpenCLBackend(Backend):
         try:
             if arguments is not None:
                 kernel.set_args(*arguments)
-            self._cl.enqueue_nd_range_kernel(self._queue, kernel, launch.grid, launch.group)
-            if not launch.is_linked:
-                self._queue.finish()
-                launch.is_linked = True
+            self._put(launch, kernel)
         except self._cl.Error as error:
-            raise self._explained(f"launching {launch.entry}", error) from None
+            self._again(lambda: self._put(launch, kernel), f"launching {launch.entry}", error)
+
+    def _put(self, launch: KernelLaunch, kernel: Any) -> None:
+        self._cl.enqueue_nd_range_kernel(self._queue, kernel, launch.grid, launch.group)
+        if not launch.is_linked:
+            self._queue.finish()
+            launch.is_linked = True
 
     def sequence(
         self, launches: Sequence[tuple[Launch, Sequence[int], Sequence[int]]], memory: Sequence[Any]
@@ -171,11 +174,27 @@ class OpenCLBackend(Backend):
                 f"cannot allocate {nbytes} bytes on {self.name} ({self.label}, which has {total}): {error}"
             ) from None
 
+    def _again(self, work: Callable[[], object], what: str, error: Exception) -> None:
+        """After an error: the work once more, without what the pool keeps, if memory was out for it.
+
+        A driver may take the memory of a buffer only when a kernel needs it. Raises: MemoryError, DeviceError.
+        """
+        if _is_full(error):
+            try:
+                self._queue.finish()
+                self._pool.free_held()
+                work()
+                return
+            except self._cl.Error as second:
+                error = second
+        raise self._explained(what, error) from None
+
     def _explained(self, what: str, error: Exception) -> Exception:
-        """An error of the driver as one of this project: memory may only be taken when a kernel needs it."""
+        """An error of the driver as one of this project."""
         text = f"{what} failed on {self.name} ({self.label}): {error}"
-        is_full = "MEM_OBJECT_ALLOCATION_FAILURE" in str(error) or "OUT_OF_HOST" in str(error)
-        return MemoryError(text) if is_full else DeviceError(text)
+        if _is_full(error):
+            return MemoryError(f"{text}; it has {self.device.global_mem_size} bytes of memory")
+        return DeviceError(text)
 
     def timed(self, work: Callable[[], None]) -> float:
         """The seconds between two markers around the work, by the clock of the device."""
@@ -189,18 +208,21 @@ class OpenCLBackend(Backend):
     def copyin(self, handle: Any, data: memoryview) -> None:
         self._check_process()
         if data.nbytes:
-            try:
-                self._cl.enqueue_copy(self._queue, handle, data, is_blocking=True)
-            except self._cl.Error as error:
-                raise self._explained("copying to it", error) from None
+            self._copy(handle, data, "copying to it")
 
     def copyout(self, data: memoryview, handle: Any) -> None:
         self._check_process()
         if data.nbytes:
-            try:
-                self._cl.enqueue_copy(self._queue, data, handle, is_blocking=True)
-            except self._cl.Error as error:
-                raise self._explained("copying from it", error) from None
+            self._copy(data, handle, "copying from it")
+
+    def _copy(self, target: Any, source: Any, what: str) -> None:
+        def copy() -> None:
+            self._cl.enqueue_copy(self._queue, target, source, is_blocking=True)
+
+        try:
+            copy()
+        except self._cl.Error as error:
+            self._again(copy, what, error)
 
     def synchronize(self) -> None:
         self._check_process()
@@ -220,6 +242,10 @@ class OpenCLBackend(Backend):
             log = program.get_build_info(self.device, self._cl.program_build_info.LOG)
             raise CompileError(explain_log(log or str(error), text)) from None
         return program
+
+
+def _is_full(error: Exception) -> bool:
+    return "MEM_OBJECT_ALLOCATION_FAILURE" in str(error) or "OUT_OF_HOST" in str(error)
 
 
 def explain_log(log: str, text: str) -> str:
