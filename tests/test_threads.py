@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from proofgrad import Tensor
+from proofgrad import Device, Tensor
+from proofgrad.backends.reference import ReferenceBackend
 
 
 def test_a_thread_without_gradients_leaves_those_of_others() -> None:
@@ -180,3 +182,66 @@ def test_a_process_that_may_have_few_threads_computes_with_those(
     )
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()) == {"True"}
+
+
+def test_a_device_that_several_threads_use_first_is_opened_once() -> None:
+    made: list[ReferenceBackend] = []
+
+    class Slow(ReferenceBackend):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+            time.sleep(0.05)  # as a driver takes to start
+
+    Device.register("SLOWLY", Slow)
+    found: list[object] = []
+
+    def compute() -> None:
+        found.append((Tensor([1.0, 2.0], "SLOWLY") + 1).tolist())
+
+    threads = [threading.Thread(target=compute) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[2.0, 3.0]] * 4
+    assert len(made) == 1
+
+
+OPENS_IN_A_CHILD = """
+import os, threading
+from proofgrad import Device, Tensor
+from proofgrad.backends.reference import ReferenceBackend
+
+begun, ended = threading.Event(), threading.Event()
+
+class Slow(ReferenceBackend):
+    def __init__(self):
+        super().__init__()
+        begun.set()
+        ended.wait()
+
+Device.register("SLOWLY", Slow)
+opening = threading.Thread(target=lambda: Device["SLOWLY"])
+opening.start()
+begun.wait()
+child = os.fork()
+if not child:
+    assert (Tensor([1.0], "REFERENCE") + 1).tolist() == [2.0]
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+ended.set()
+opening.join()
+print(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked where there is os.fork")
+def test_a_child_that_is_forked_while_a_device_is_opened_opens_its_own() -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OPENS_IN_A_CHILD],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.stdout == "0\n", run.stderr

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,6 +35,12 @@ class _Device:
         self._elsewhere: tuple[str, ...] = ()
         self._preferred: list[str] = []
         self._is_tuned: dict[str, bool] = {}  # of those that have been tried
+        self._unlock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._unlock)  # another thread may be opening one
+
+    def _unlock(self) -> None:
+        self._opening = threading.RLock()  # a backend may ask for another while it opens
 
     @property
     def DEFAULT(self) -> str:
@@ -58,21 +65,24 @@ class _Device:
         """The first preferred device that opens here, runs kernels, and whose schedules were measured on such a machine."""
         for name in self._preferred:
             if name not in self._is_tuned:
-                with warnings.catch_warnings():  # nobody asked for it
-                    warnings.simplefilter("ignore")
-                    try:
-                        facts = self[name].target
-                    except target.DeviceError:
-                        facts = None
-                self._is_tuned[name] = facts is not None and facts.runs and facts.is_tuned
-                if not self._is_tuned[
-                    name
-                ]:  # who asks for it by name shall be told what is missing
-                    self._devices.pop(name, None)
-                    self._opened.pop(name, None)
+                with self._opening:
+                    self._try_preferred(name)
             if self._is_tuned[name]:
                 return name
         return None
+
+    def _try_preferred(self, name: str) -> None:
+        """Find out whether a preferred device is tuned."""
+        with warnings.catch_warnings():  # nobody asked for it
+            warnings.simplefilter("ignore")
+            try:
+                facts = self[name].target
+            except target.DeviceError:
+                facts = None
+        self._is_tuned[name] = facts is not None and facts.runs and facts.is_tuned
+        if not self._is_tuned[name]:  # who asks for it by name shall be told what is missing
+            self._devices.pop(name, None)
+            self._opened.pop(name, None)
 
     def __getitem__(self, name: str) -> Backend:
         opened = self._opened.get(name)  # most often this is all, and `canonical` is slow
@@ -84,13 +94,17 @@ class _Device:
                 f"nothing is computed on {name}: Tensors there are viewed, read and written;"
                 f" move them first, with .to({self.DEFAULT!r})"
             )
-        if name not in self._devices:
-            self._devices[name] = self._opened_by_name(name)
-        made = self._devices[name]
-        if isinstance(made, type):  # `_devices["MY"] = MyDevice`: made when first used
-            made = self._devices[name] = made(name)
-        backend = self._opened[name] = completed(made, name)
-        return backend
+        with (
+            self._opening
+        ):  # of two that threads open, one would have the buffers, and the other kernels
+            if name not in self._devices:
+                self._devices[name] = self._opened_by_name(name)
+            made = self._devices[name]
+            if isinstance(made, type):  # `_devices["MY"] = MyDevice`: made when first used
+                made = self._devices[name] = made(name)
+            if self._opened.get(name) is not made:
+                self._opened[name] = completed(made, name)
+            return self._opened[name]
 
     def _opened_by_name(self, name: str) -> object:
         family, _, number = name.partition(":")
