@@ -40,7 +40,9 @@ def register_type(dtype: DType) -> str:
             return "f32"
         if dtype.is_int:
             return f"{'u' if dtype.is_unsigned else 'i'}{64 if dtype.bits == 64 else WORD}"
-    raise CompileError(f"WGSL has no values of {dtype!r}")
+    raise CompileError(
+        f"WGSL has no values of {dtype!r}; cast to a type that it has, or compute this on another device"
+    )
 
 
 def memory_bits(dtype: DType) -> int:
