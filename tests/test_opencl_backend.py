@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -340,6 +341,25 @@ def test_driver_that_pip_installed_is_made_known(
     name_drivers_of_wheels()
     folder = Path(os.environ["OCL_ICD_VENDORS"])
     assert (folder / "intel.icd").read_text() == f"{tmp_path}/lib/libintelocl.so\n"
+
+
+def test_driver_of_a_wheel_that_does_not_load_is_told_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libintelocl.so").write_text("no library")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OCL_ICD_VENDORS", "")  # and put back after the test
+    name_drivers_of_wheels()
+    _, (refused,) = choose_device(Drivers(toy("Other")))
+    assert re.fullmatch(
+        r"Intel's driver does not load \(.*\): pip install intel-cmplr-lib-rt", refused
+    )
+    with pytest.raises(DeviceError, match="Intel's driver does not load"):
+        choose_device(Drivers())
+    monkeypatch.setenv("OCL_ICD_VENDORS", "/elsewhere")
+    assert choose_device(Drivers(toy("Other")))[1] == []
 
 
 def test_drivers_that_the_user_named_stay(monkeypatch: pytest.MonkeyPatch) -> None:

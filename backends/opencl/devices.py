@@ -11,6 +11,7 @@ import math
 import warnings
 from typing import Any
 
+from proofgrad.backends.opencl.wheels import not_loaded
 from proofgrad.core.compile.machine.target import DeviceError
 
 # Uses what kernels use: numbers of items, a function, a quotient, a loop.
@@ -34,10 +35,11 @@ def choose_device(cl: Any, number: int = 0) -> tuple[Any, list[str]]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise DeviceError(
-            f"no OpenCL driver was found ({error}); install that of your GPU, or PoCL, which runs"
+            f"no OpenCL driver was found ({'; '.join([str(error), *_of_wheel()])}); install that of your GPU, or PoCL, which runs"
             f' on every CPU: pip install "proofgrad[opencl]"'
         ) from None
-    refused: list[str] = []
+    is_listed = any(["Intel" in getattr(platform, "name", "") for platform in platforms])
+    refused = [] if is_listed else _of_wheel()
     usable = 0
     for platform in platforms:
         for device in _devices(cl, platform):
@@ -57,6 +59,12 @@ def choose_device(cl: Any, number: int = 0) -> tuple[Any, list[str]]:
         f"no OpenCL device can be used: {found}; Intel's driver runs on every x86-64 processor:"
         " pip install intel-opencl-rt intel-cmplr-lib-rt"
     )
+
+
+def _of_wheel() -> list[str]:
+    """Why the driver of Intel's wheel is not listed, if there is one."""
+    lack = not_loaded()
+    return [lack] if lack else []
 
 
 def context_of(cl: Any, device: Any) -> Any:

@@ -8,6 +8,7 @@ name libraries, in a folder that OCL_ICD_VENDORS names, else in /etc/OpenCL/vend
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from pathlib import Path
@@ -20,18 +21,36 @@ LIBRARY = "libintelocl.so"
 
 def name_drivers_of_wheels() -> None:
     """Call before pyopencl is imported. Does nothing where the user has said where drivers are, or there is no such wheel."""
-    library = Path(sys.prefix) / "lib" / LIBRARY
-    if settings.text("OCL_ICD_VENDORS") or not library.exists():
+    if settings.text("OCL_ICD_VENDORS") or not _library().exists():
         return
-    folder = settings.cache_folder() / "opencl-drivers"
+    folder = _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "intel.icd", str(library))
+        _write(folder / "intel.icd", str(_library()))
         for known in SYSTEM.glob("*.icd") if SYSTEM.is_dir() else ():
             _write(folder / f"system-{known.name}", known.read_text().strip())
     except OSError:  # where nothing can be written, the drivers of the system are used
         return
     os.environ["OCL_ICD_VENDORS"] = str(folder)
+
+
+def not_loaded() -> str:
+    """What Intel's driver lacks, if it was named here and cannot be loaded: the loader passes it over and says nothing."""
+    if settings.text("OCL_ICD_VENDORS") != str(_folder()) or not _library().exists():
+        return ""
+    try:
+        ctypes.CDLL(str(_library()))
+    except OSError as error:
+        return f"Intel's driver does not load ({error}): pip install intel-cmplr-lib-rt"
+    return ""
+
+
+def _library() -> Path:
+    return Path(sys.prefix) / "lib" / LIBRARY
+
+
+def _folder() -> Path:
+    return settings.cache_folder() / "opencl-drivers"
 
 
 def _write(path: Path, text: str) -> None:
