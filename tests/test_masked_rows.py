@@ -26,6 +26,9 @@ from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, Staged, Tile
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
+from proofgrad.core.compile.schedule.contraction import Contraction, contractions
+from proofgrad.core.compile.schedule.cost_model import cycles_of_tiles
+from proofgrad.core.compile.schedule.masked_rows import masked_rows
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps import clamp
 from proofgrad.core.compile.steps.clamp import read_inside
@@ -80,24 +83,52 @@ def test_a_tile_has_no_more_masked_rows_than_there_are_masks() -> None:
     assert (
         found is not None
         and found[0].has_masked_rows
-        and found[1].rows <= AVX512.core.mask_registers
+        and masked_rows(*found) <= AVX512.core.mask_registers
     )
 
 
-@pytest.mark.heuristics
-@pytest.mark.parametrize("registers, along_columns", [(7, True), (16, False)])
-def test_masks_that_are_vectors_do_not_change_along_columns(
-    registers: int, along_columns: bool
-) -> None:
-    core = Core(mask_registers=registers)
-    avx2 = replace(AVX512, vector_bytes=32, vector_registers=16, core=core)
+def gradient_of_padded_images() -> UOp:
+    """3 x 3 windows of 14 x 14 pixels, padded by one: the sums of the pixels at the edges are masked."""
     x = Tensor.empty(1, 64, 14, 14).realize()
     weights = Tensor.empty(64, 64, 3, 3).realize()
     above = Tensor.empty(1, 64, 14, 14).realize()
     gradient = x.conv2d(weights, padding=1).gradient(x, gradient=above)[0]
     graph = compiler().kernel_graph(UOp.sink(gradient.uop).replace(arg="CPU"))
-    found = find_contraction(joined(graph.src[-1].src[0]), avx2)
-    assert found is not None and found[0].has_masked_columns is along_columns
+    return joined(graph.src[-1].src[0])
+
+
+@pytest.mark.heuristics
+def test_masks_that_are_vectors_do_not_change_along_columns() -> None:
+    kernel, tile = gradient_of_padded_images(), Tile(6, 2, 8)
+    avx2 = replace(AVX512, vector_bytes=32, vector_registers=16, core=Core(mask_registers=16))
+    found = find_contraction(kernel, avx2)
+    assert found is not None and not found[0].has_masked_columns
+    own = replace(avx2, core=Core(mask_registers=7))
+    for way in [way for way in contractions(kernel) if way.has_masked_columns]:
+        assert cycles_of_tiles(tile, 1, way, own) < cycles_of_tiles(tile, 1, way, avx2)
+
+
+def rows_of_images(kernel: UOp) -> Contraction:
+    """The way whose rows are the pixels of a line, which lie side by side in the results."""
+    return next(way for way in contractions(kernel) if way.is_transposed and way.has_masked_rows)
+
+
+def test_rows_at_the_edges_of_an_image_alone_have_a_mask() -> None:
+    way = rows_of_images(gradient_of_padded_images())
+    # Of 14 rows the first and the last; of two tiles of 7 the first of one and the last of the other; of 5, 5 and 4 rows, and one
+    # beyond the end, the first, the fourth and the fifth. A tile of one row is at an edge.
+    masked = {rows: masked_rows(way, Tile(rows, 1, 16)) for rows in (14, 7, 5, 1)}
+    assert masked == {14: 2, 7: 2, 5: 3, 1: 1}
+    windows_of_5 = rows_of_images(joined(gradient_of_images()))  # 4 rows at each end of 24
+    assert [masked_rows(windows_of_5, Tile(rows, 1, 16)) for rows in (24, 12, 8, 4)] == [8, 8, 8, 4]
+    product_of_matrices, *_ = contractions(joined(matmul(8, 8, 32)))
+    assert masked_rows(product_of_matrices, Tile(4, 1, 16)) == 0
+
+
+def test_rows_without_a_mask_take_no_longer_than_those_of_a_product() -> None:
+    """A line of 14 pixels is one tile with AVX-512, though there are masks for 7 rows: 2 of them ask."""
+    way, tile = find_contraction(gradient_of_padded_images(), AVX512) or (None, None)
+    assert way is not None and tile is not None and way.has_masked_rows and tile.rows == 14
 
 
 def test_such_a_tile_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from proofgrad.core.compile.schedule.contraction import (
     tiles_along,
     tiles_of,
 )
+from proofgrad.core.compile.schedule.masked_rows import masked_rows
 from proofgrad.core.compile.schedule.operation_cycles import MEMORY_CYCLES
 from proofgrad.core.ir.uop import UOp
 
@@ -367,11 +368,11 @@ def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> fl
     """Cycles that a step takes for masks which change along a tile."""
     core, cycles = target.core, 0.0
     are_vectors = masks_are_vectors(target)
-    if (
-        contraction.has_masked_rows
-    ):  # each row has its own mask, which chooses where it is loaded from
-        is_short = tile.rows <= core.mask_registers
-        cycles += tile.rows * (0 if is_short and not are_vectors else SHOWN if is_short else 1)
+    if asking := masked_rows(
+        contraction, tile
+    ):  # each has its own mask, which chooses where it is loaded from
+        is_short = asking <= core.mask_registers
+        cycles += asking * (0 if is_short and not are_vectors else SHOWN if is_short else 1)
     if contraction.has_masked_columns and are_vectors:
         # A mask takes a vector's register, and the sum that was in it goes through memory each time (measured).
         cycles += tile.vectors * core.multiply_add_cycles
