@@ -360,12 +360,16 @@ def test_windows_share_no_more_than_registers_hold() -> None:
     assert depths_of_windows(4, 2, Tile(14, 1, 16))[2] == 2
     assert depths_of_windows(7, 2, Tile(16, 1, 16))[2] == 1
     assert depths_of_windows(2, 2, Tile(14, 2, 16))[0] == 2  # steps share nothing
+    # 7 elements wait for the step after, 7 for the one behind it: one is loaded into the register of the one that is done with.
+    assert depths_of_windows(7, 2, Tile(8, 2, 16))[2] == 7
+    assert depths_of_windows(7, 2, Tile(9, 2, 16))[2] == 1
     # 4 elements wait for the step after, and one more is loaded: a sum was kept in memory, which took twice as long.
-    haswell = replace(ONE_THREAD, vector_bytes=32, vector_registers=16)
+    haswell = replace(
+        ONE_THREAD, vector_bytes=32, vector_registers=16, core=Core(mask_registers=16)
+    )
     assert depths_of_windows(20, 1, Tile(5, 2, 8), target=haswell)[1] == 1
     assert depths_of_windows(20, 1, Tile(4, 2, 8), target=haswell)[1] == 4
     # 7 elements of stride 2 wait while 8 others go by, one at a time: a sum was kept in memory, which took three times as long.
-    haswell = replace(haswell, core=replace(haswell.core, mask_registers=16))
     assert depths_of_windows(3, 2, Tile(8, 1, 8), target=haswell)[2] == 1
     assert depths_of_windows(3, 2, Tile(7, 1, 8), target=haswell)[2] == 3
 

@@ -192,9 +192,9 @@ def _elements_stay(contraction: Contraction, tile: Tile, steps: int, target: Tar
     if not 0 < window.lag < steps or tile.lanes == 1:
         return True
     elements = min(window.lag, steps - window.lag) * max(0, tile.rows - window.shift)
-    # One is loaded while the others wait for the step after, or for the one after that (measured: of 8 rows of stride 2 a sum went by way
-    # of the stack in each step, and three took 36 cycles for 12).
-    elements += steps > 2 * window.lag or (window.lag > 1 and masks_are_vectors(target))
+    # One is loaded while the others wait for the step after, or for the one after that, but where a product loads it itself, as with AVX-512 (measured
+    # with AVX2: of 8 rows of stride 2 a sum went by way of the stack in each step, and three took 36 cycles for 12).
+    elements += masks_are_vectors(target) and (steps > 2 * window.lag or window.lag > 1)
     return elements + tile.rows * tile.vectors + tile.vectors <= target.vector_registers
 
 
