@@ -13,7 +13,8 @@ from proofgrad import Tensor
 from proofgrad.core.compile.nests.kernel_schedule import Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.schedule.contraction import contractions
-from proofgrad.core.compile.schedule.operands import others_of_an_item, packs_columns
+from proofgrad.core.compile.schedule.items import others_of_an_item
+from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.tiles import choose_blocks, find_contraction
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compiler

@@ -68,6 +68,7 @@ class Contraction:
     is_apart: bool = False  # columns do not lie side by side where they are stored
     is_transposed: bool = False  # but rows do: they are transposed in registers, some at a time
     blocks: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
+    beside: tuple[UOp, ...] = ()  # of the others those along which results of one line lie
 
     @cached_property
     def row_count(self) -> int:
@@ -341,13 +342,24 @@ def contractions(
             is_apart = coefficient(position.src[1], column) != 1
             is_transposed = is_apart and coefficient(position.src[1], row) == 1
             across = (row, column, one, other, others, is_apart, is_transposed, tuple(blocks))
-            found.append(Contraction(reduction, *across))
+            beside = _in_a_line(position.src[1], row, column, others, target)
+            found.append(Contraction(reduction, *across, beside))
     least = 1 if override.tiled else WORTH_MULTIPLICATIONS
     return [
         c
         for c in found
         if c.multiplications >= least and (c.has_vectors(target) or c.may_sum_lanes(target))
     ]
+
+
+def _in_a_line(
+    position: UOp, row: UOp, column: UOp, others: tuple[UOp, ...], target: Target
+) -> tuple[UOp, ...]:
+    """The loops outside of a tile along which results lie nearer to each other than along its rows and columns, in a line."""
+    itemsize, line = position.dtype.itemsize, target.first_cache.line_bytes
+    steps = {x: coefficient(position, x) for x in (row, column, *others)}
+    of_tile = min(steps[row] or 0, steps[column] or 0)
+    return tuple([x for x in others if 0 < (steps[x] or 0) < min(of_tile, line // itemsize)])
 
 
 def _is_allowed(loop: UOp, number: int | None) -> bool:

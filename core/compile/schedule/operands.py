@@ -6,13 +6,12 @@ table (tactics/pack_operands.py), the kernels of blocks (tactics/block_reduction
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import ceil, log2, prod
+from math import ceil, log2
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
 from proofgrad.core.compile.nests.loops import size_of
-from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.nests.sums_of_products import below_conversions
 from proofgrad.core.compile.schedule.cache_sets import lines_that_stay
 from proofgrad.core.compile.schedule.contraction import (
@@ -26,7 +25,6 @@ from proofgrad.core.compile.schedule.contraction import (
 )
 from proofgrad.core.compile.schedule.cost_model import (
     TILE_CYCLES,
-    TRANSPOSED_ROWS,
     columns_are_large,
     cycles_in_place,
     cycles_of_tables,
@@ -41,11 +39,14 @@ from proofgrad.core.compile.schedule.cost_model import (
     waits_of_orders,
 )
 from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.compile.schedule.items import (
+    beside_in_an_item,
+    others_of_an_item,
+    sizes_of,
+    wanted_items,
+)
 from proofgrad.core.ir.op_names import LOAD
-from proofgrad.core.ir.uop import UOp
 
-# Items to share out: more even out the threads, fewer count less.
-ITEMS_A_THREAD = 8
 # Where an override asks for a table, it may have so many elements at most: a quarter of a gigabyte of float32.
 LARGEST_ASKED_TABLE = 1 << 26
 # Steps of the sum in a block, in pages that a processor foresees the reading of at once: each step is a row of the
@@ -215,30 +216,11 @@ def _pays_transposing(contraction: Contraction, tile: Tile, target: Target) -> b
 def _packing(contraction: Contraction, tile: Tile, target: Target) -> float:
     """Cycles in which all items pack their columns."""
     tiles = tiles_of(contraction, tile)
-    inside = sizes_of(others_of_an_item(contraction, tile, target))
+    inside = sizes_of(
+        others_of_an_item(contraction, tile, target) or beside_in_an_item(contraction, tile, target)
+    )
     readers = inside * row_tiles_of_an_item(contraction, tile, target, inside)
     return tiles * cycles_to_pack(tile, contraction, target) / readers
-
-
-def others_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> tuple[UOp, ...]:
-    """The loops outside of a tile that an item goes through with the columns that it has transposed, as they read the same: of
-    a convolution those over images and their lines. Outer ones are shared out where else there were too few items.
-    """
-    is_whole = contraction.depth % TRANSPOSED_ROWS == 0  # several tiles are packed without a mask
-    if contraction.blocks or not is_whole or not transposes_columns(tile, contraction, target):
-        return ()
-    free = loops_of(contraction.column_factor)
-    inside = [x for x in contraction.others if x not in free]
-    _, column_tiles = tiles_along(contraction, tile)
-    items = column_tiles * contraction.other_tiles // sizes_of(inside)
-    while inside and items < wanted_items(target):
-        items *= size_of(inside.pop(0))
-    return tuple(inside)
-
-
-def sizes_of(loops: Iterable[UOp]) -> int:
-    """How many iterations the loops have together."""
-    return prod([size_of(x) for x in loops])
 
 
 def row_tiles_of_an_item(
@@ -250,7 +232,9 @@ def row_tiles_of_an_item(
     do, and one item more (R. L. Graham, Bounds for certain multiprocessing anomalies, 1966): the least of that.
     """
     row_tiles, column_tiles = tiles_along(contraction, tile)
-    others = inside or sizes_of(others_of_an_item(contraction, tile, target))
+    others = inside or sizes_of(
+        others_of_an_item(contraction, tile, target) or beside_in_an_item(contraction, tile, target)
+    )
     columns = contraction.other_tiles // others * column_tiles
     packing = cycles_to_pack(tile, contraction, target)
     products = tile.rows * tile.vectors * contraction.depth / target.core.multiply_adds_a_cycle
@@ -273,11 +257,6 @@ def most_row_tiles(contraction: Contraction, tile: Tile, target: Target) -> int:
     if row_tiles * nbytes <= target.cache_bytes * 3 // 4:
         return row_tiles
     return min(row_tiles, max(1, target.room_bytes // max(1, nbytes)))
-
-
-def wanted_items(target: Target) -> int:
-    """Items to share out; one thread takes all as one."""
-    return ITEMS_A_THREAD * target.threads if target.threads > 1 else 1
 
 
 def choose_reduction_block(

@@ -29,15 +29,18 @@ from proofgrad.core.compile.schedule.cost_model import (
     least_cycles,
     masks_are_vectors,
 )
+from proofgrad.core.compile.schedule.items import (
+    beside_in_an_item,
+    others_of_an_item,
+    sizes_of,
+    wanted_items,
+)
 from proofgrad.core.compile.schedule.operands import (
     filling,
     most_row_tiles,
-    others_of_an_item,
     packs_columns,
     planned_staging,
     row_tiles_of_an_item,
-    sizes_of,
-    wanted_items,
 )
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
@@ -209,6 +212,8 @@ def choose_blocks(
         others //= sizes_of(inside)  # and all tiles of columns of an item are packed at once
         tile_bytes = tile.columns * contraction.depth * contraction.itemsize
         width = _block(column_tiles, max(1, target.scratch_bytes // tile_bytes))
+    else:
+        others //= sizes_of(beside_in_an_item(contraction, tile, target))
     if (blocks := override.blocks) is not None:
         return Blocks(min(blocks.row_tiles, row_tiles), min(blocks.column_tiles, width))
     if target.work_items:  # each has a tile

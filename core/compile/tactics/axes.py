@@ -19,7 +19,8 @@ from proofgrad.core.compile.schedule.choose_schedule import schedule_of
 from proofgrad.core.compile.schedule.contraction import Contraction, lanes_of_sum, tiles_along
 from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE, TRANSPOSED_ROWS
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.schedule.operands import others_of_an_item, packs_columns
+from proofgrad.core.compile.schedule.items import beside_in_an_item, others_of_an_item
+from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
 from proofgrad.core.compile.schedule.threads import (
@@ -228,7 +229,9 @@ def _tiled(
     row_tiles, column_tiles = tiles_along(contraction, tile)
     is_packed = packs_columns(contraction, tile, target, override)
     inside = others_of_an_item(contraction, tile, target) if is_packed else ()
-    innermost = number + 8 + len(inside) if inside else number + 1
+    beside = beside_in_an_item(contraction, tile, target)
+    outside = [x for x in inside if x not in beside]
+    innermost = number + 8 + len(outside) if inside else number + 1
     column_tile, row_tile = NewLoop(innermost), NewLoop(innermost + 1)
     parts = {
         rows: _Parts(row_tiles, blocks.row_tiles, row_block, row_tile),
@@ -244,11 +247,13 @@ def _tiled(
     order = [*contraction.others, rows, columns]
     if contraction.shares_large_columns(target.cache_bytes):
         order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
-    shared = [around.get(loop, loop) for loop in order if loop not in inside]
+    shared = [around.get(loop, loop) for loop in order if loop not in (*inside, *beside)]
     items = [x for x in shared if x.op is Ops.RANGE]
     nest = _as_items(nest, items, item, _role_of_items(target, override))
-    for place, loop in enumerate(inside):
-        nest = reorder(nest, loop, number + 8 + place)
+    for place, loop in enumerate(outside, number + 8):
+        nest = reorder(nest, loop, place)
+    for place, loop in enumerate(beside, max(innermost + 2, number + 8)):
+        nest = reorder(nest, loop, place)
     if is_packed:
         tiles = [_loop(parts[columns].inside, column_tile)] if inside else []
         loops = (_loop(tile.vectors, vector), _loop(tile.lanes, lane))
