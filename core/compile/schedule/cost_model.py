@@ -368,11 +368,12 @@ def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> fl
     """Cycles that a step takes for masks which change along a tile."""
     core, cycles = target.core, 0.0
     are_vectors = masks_are_vectors(target)
-    if asking := masked_rows(
-        contraction, tile
-    ):  # each has its own mask, which chooses where it is loaded from
-        is_short = asking <= core.mask_registers
-        cycles += asking * (0 if is_short and not are_vectors else SHOWN if is_short else 1)
+    # Each has its own mask, which chooses where it is loaded from; where that takes a register of sums, tiles of more rows are slower whichever ask (measured).
+    of_tile = (
+        tile.rows if are_vectors and contraction.has_masked_rows else masked_rows(contraction, tile)
+    )
+    is_short = of_tile <= core.mask_registers
+    cycles += of_tile * (0 if is_short and not are_vectors else SHOWN if is_short else 1)
     if contraction.has_masked_columns and are_vectors:
         # A mask takes a vector's register, and the sum that was in it goes through memory each time (measured).
         cycles += tile.vectors * core.multiply_add_cycles

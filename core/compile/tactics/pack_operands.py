@@ -107,15 +107,18 @@ def _in_a_table(
     side_by_side = all(step in (0, 1) for step in load_steps(factor, loop))
     steps = 1 if last is None else size_of(last)
     at_once = largest_divisor(steps, STEPS_AT_ONCE) if side_by_side else steps
-    number = len(outer) + len(
-        around
-    )  # of the outer steps; groups, inner steps and what is inside of a group follow
+    number = (
+        len(outer) + len(around)
+    )  # of the outer steps; groups, inner steps, steps within a line and what is inside of a group follow
+    near = [] if side_by_side else _within_a_line(contraction, factor, loop, around)
+    places = {x: len(outer) + k for k, x in enumerate(around)}
+    places |= {x: number + 3 + k for k, x in enumerate(near)}
     digits = [Digit(x, size_of(x), NewLoop(k)) for k, x in enumerate(outer)]
     digits.append(Digit(loop, groups, NewLoop(number + 1), size))
-    digits += [Digit(x, size_of(x), NewLoop(len(outer) + k)) for k, x in enumerate(around)]
+    digits += [Digit(x, size_of(x), NewLoop(places[x])) for x in around]
     if last is not None:
         digits.append(Digit(last, steps, NewLoop(number + 2)))
-    digits.append(Digit(loop, size, NewLoop(number + 3)))
+    digits.append(Digit(loop, size, NewLoop(number + 3 + len(near))))
     fill, nest = stage(nest, factor, tuple(digits))
     if 1 < at_once < steps:
         made = (NewLoop(number), NewLoop(number + 2))
@@ -125,6 +128,20 @@ def _in_a_table(
     elif contraction.steps_along_sum(factor) > TRANSPOSED_ROWS and not side_by_side:
         fill = _along_memory(fill, [*range(len(outer), number), number + 2])
     return fill, nest
+
+
+def _within_a_line(
+    contraction: Contraction, factor: UOp, loop: UOp, around: tuple[UOp, ...]
+) -> list[UOp]:
+    """The loops of a sum whose steps lie nearer to each other than rows or columns, as windows of weights: each line is read once for all of them."""
+
+    def distance(along: UOp) -> int | None:
+        steps = {abs(step or 0) for step in load_steps(factor, along)}
+        return steps.pop() if len(steps) == 1 else None
+
+    if distance(loop) is None or contraction.steps_along_sum(factor) > TRANSPOSED_ROWS:
+        return []
+    return [x for x in around if 0 < (distance(x) or 0) < (distance(loop) or 0)]
 
 
 def _along_memory(fill: LoopNest, numbers: list[int]) -> LoopNest:
