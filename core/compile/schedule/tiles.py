@@ -201,6 +201,16 @@ def _elements_stay(contraction: Contraction, tile: Tile, steps: int, target: Tar
     return elements + tile.rows * tile.vectors + tile.vectors <= target.vector_registers
 
 
+def stores_by_columns(contraction: Contraction, tile: Tile, target: Target) -> bool:
+    """Whether all rows of a vector of columns are stored before the next vector, where results lie apart: its lanes' pages are at hand.
+
+    So it is where registers hold the elements of all rows, which the next vector takes again; else LLVM would keep them on the stack.
+    """
+    if not contraction.is_apart or contraction.is_transposed:
+        return False
+    return tile.rows * tile.vectors + tile.rows + 1 <= target.vector_registers
+
+
 def choose_blocks(
     contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> Blocks:

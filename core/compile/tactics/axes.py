@@ -29,7 +29,12 @@ from proofgrad.core.compile.schedule.threads import (
     part_of_thread,
     runs_in_order,
 )
-from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
+from proofgrad.core.compile.schedule.tiles import (
+    choose_blocks,
+    choose_depth,
+    find_contraction,
+    stores_by_columns,
+)
 from proofgrad.core.compile.schedule.turned_loads import turned_loop
 from proofgrad.core.compile.schedule.vectors import short_reductions
 from proofgrad.core.compile.schedule.warp_blocks import is_one_pass
@@ -238,10 +243,13 @@ def _tiled(
         columns: _Parts(column_tiles, blocks.column_tiles, column_block, column_tile),
     }
     parts |= _in_turns_of_tiles(nest, contraction, parts, target)
-    row_loops = (*parts[rows].loops, NewLoop(number + 3, AxisRole.UPCAST))
+    row, vector = NewLoop(number + 3, AxisRole.UPCAST), NewLoop(number + 4, AxisRole.UPCAST)
+    if stores_by_columns(contraction, tile, target):
+        row, vector = vector, row
+    lane = NewLoop(number + 5, AxisRole.VECTOR)
+    row_loops = (*parts[rows].loops, row)
     nest = split_reading_inside(nest, rows, (parts[rows].inside, tile.rows), row_loops)
     column_sizes = (parts[columns].inside, tile.vectors, tile.lanes)
-    vector, lane = NewLoop(number + 4, AxisRole.UPCAST), NewLoop(number + 5, AxisRole.VECTOR)
     nest = split_reading_inside(nest, columns, column_sizes, (*parts[columns].loops, vector, lane))
     around = {loop: part.shared for loop, part in parts.items()}
     order = [*contraction.others, rows, columns]
