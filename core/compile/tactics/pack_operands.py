@@ -131,7 +131,7 @@ def _in_a_table(
 
 
 def _within_a_line(
-    contraction: Contraction, factor: UOp, loop: UOp, around: tuple[UOp, ...]
+    contraction: Contraction, factor: UOp, loop: UOp, around: list[UOp]
 ) -> list[UOp]:
     """The loops of a sum whose steps lie nearer to each other than rows or columns, as windows of weights: each line is read once for all of them."""
 
