@@ -16,13 +16,10 @@ from proofgrad.core.compile.machine.target import Source, Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Tile
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.contraction import contractions
-from proofgrad.core.compile.schedule.cost_model import (
-    columns_are_large,
-    cycles_of_tiles,
-    rows_worth_a_table,
-)
+from proofgrad.core.compile.schedule.cost_model import columns_are_large, cycles_of_tiles
 from proofgrad.core.compile.schedule.operands import filling
 from proofgrad.core.compile.schedule.operation_cycles import COSTLY
+from proofgrad.core.compile.schedule.table_cycles import rows_worth_a_table
 from proofgrad.core.compile.schedule.threads import (
     instructions_worth_sharing,
     operations_worth_sharing,

@@ -17,16 +17,20 @@ from proofgrad.core.compile.passes.stages import run_stages
 from proofgrad.core.compile.schedule import tiles
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions, table_elements
 from proofgrad.core.compile.schedule.cost_model import (
-    PACKING_CYCLES,
     cycles_across_lines,
     cycles_in_place,
-    cycles_of_tables,
     cycles_of_tiles,
     goes_along_rows,
     least_cycles,
-    readers_worth_a_table,
 )
-from proofgrad.core.compile.schedule.operands import filling, packs_columns, planned_staging
+from proofgrad.core.compile.schedule.operands import (
+    filling,
+    packs_columns,
+    planned_staging,
+    row_tiles_of_an_item,
+)
+from proofgrad.core.compile.schedule.row_cycles import readers_worth_a_table
+from proofgrad.core.compile.schedule.table_cycles import PACKING_CYCLES, cycles_of_tables
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
@@ -274,6 +278,26 @@ def test_rows_far_away_in_memory_get_a_table_for_two_readers() -> None:
     assert readers_worth_a_table(product(1481, 1565, 93, turned), ONE_THREAD) == 2
     assert readers_worth_a_table(product(148, 156, 93, turned), ONE_THREAD) == 4  # in the cache
     assert readers_worth_a_table(product(1481, 1565, 93), ONE_THREAD) == 4  # foreseen
+
+
+def test_rows_that_are_read_in_place_sooner_than_a_table_is_filled_get_none() -> None:
+    turned, tile = (True, False), Tile(4, 5, 16)
+    for target in (ONE_THREAD, replace(ONE_THREAD, threads=2)):
+        assert not planned_staging(product(1211, 35, 390, turned), tile, target).rows
+        assert planned_staging(product(1024, 1024, 1000, turned), tile, target).rows  # far away
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_columns_are_packed_once_where_memory_brings_rows_as_soon_as_they_are_multiplied(
+    threads: int,
+) -> None:
+    """Its 198 rows do not stay in the second cache; packed in three parts the columns would come from memory three times."""
+    tile, target = Tile(6, 4, 16), replace(ONE_THREAD, threads=threads)
+    way = product(197, 3072, 768, (False, True))
+    assert row_tiles_of_an_item(way, tile, target) == 33
+    slow = replace(target, core=Core(memory_bytes_a_cycle=0.5))
+    near = product(197, 1536, 768, (False, True))  # its columns are 4.7 MB, its rows 1.2
+    assert row_tiles_of_an_item(near, tile, slow) == 33
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])

@@ -1,6 +1,6 @@
-"""How many cycles the tiles and tables of a contraction take, and what stays in which cache.
+"""How many cycles the tiles of a contraction take, and what stays in which cache.
 
-Owns: the model. Does not own: the numbers of a machine (machine.py), cycles of an operation (operation_cycles.py), sets of a cache (cache_sets.py), the choices that ask (tiles.py, operands.py,
+Owns: the model. Does not own: what reading rows takes (row_cycles.py), what tables take (table_cycles.py), the numbers of a machine (machine.py), cycles of an operation (operation_cycles.py), sets of a cache (cache_sets.py), the choices that ask (tiles.py, operands.py,
 tactics/local_buffers.py, fusion/kernels.py).
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from math import gcd, inf, log2
 
-from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import Staged, Tile
+from proofgrad.core.compile.nests.kernel_schedule import Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.schedule.cache_sets import columns_collide, sets_of
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
-    WORD_BYTES,
     Contraction,
     lanes_of_sum,
     load_steps,
@@ -25,10 +23,20 @@ from proofgrad.core.compile.schedule.contraction import (
 )
 from proofgrad.core.compile.schedule.masked_rows import masked_rows
 from proofgrad.core.compile.schedule.operation_cycles import MEMORY_CYCLES
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.compile.schedule.row_cycles import (
+    SHOWN,
+    TRANSLATION_CYCLES,
+    cycles_of_lines,
+    known_bytes,
+    lie_near,
+    panel_bytes,
+)
+from proofgrad.core.compile.schedule.table_cycles import (
+    PACKING_CYCLES,
+    TRANSPOSED_ROWS,
+    part_that_leaves,
+)
 
-# Of loads so much waits for the multiplications to end; the rest is hidden behind them (measured).
-SHOWN = 1 / 4
 # Of loads that are a part of a multiplication so much shows of what would.
 SHOWN_OF_A_PART = 1 / 2
 # Of second loads of vectors that lie across lines (measured: 0.2 to 0.5 cycles a vector between other loads, 0.9 where ports are busy).
@@ -36,22 +44,14 @@ SHOWN_OF_ACROSS = 1 / 2
 # Of what comes from the second cache to the first, where that takes as long as the multiplications; where it takes half as long,
 # half of that, for it is seldom in their way. (Measured: 4 rows of 5 vectors are a fifth slower than 8 of 3.)
 SHOWN_OF_CACHE = 3 / 4
-# Of the ways of a set of the first cache the rows of a tile may take so many; columns go by in the others.
-UNSTAGED_WAYS = 1 / 2
 # Of the pages whose translations are at hand a tile's columns, one step of the sum a page, may take so many.
 UNSTAGED_PAGES = 1 / 2
-# So many tiles that read the same rows that a table of them is worth filling.
-WORTH_A_TABLE = 4
-# Rows that are transposed in registers together: a vector has parts of 16 bytes, and shuffles work within them.
-TRANSPOSED_ROWS = 4
 
-# Cycles more that a vector takes which lies in two lines, and cycles to pack one for the tiles of an item (measured).
-ACROSS_LINES_CYCLES, PACKING_CYCLES = 0.7, 5
+# Cycles more that a vector takes which lies in two lines (measured).
+ACROSS_LINES_CYCLES = 0.7
 # Times that a line of packed columns goes from one cache to the other, where they do not stay in the first: before it is written, then, and
 # to be read.
 FAR_MOVES = 3
-# Cycles until the second buffer of translations has the position of a page [I: 7].
-TRANSLATION_CYCLES = 7
 # Cycles to find where a row begins, if the last tile has fewer, and to ask whether it is stored (measured; ten instructions).
 CLAMP_CYCLES = 1
 # Cycles to compare the numbers of a vector's lanes with where a loop ends, and more for each load where masks are vectors (measured).
@@ -82,7 +82,7 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
     )
     step += SHOWN * _apart_from_products(tile, loads, contraction, target) / core.loads_a_cycle
     step += _cycles_of_masks(tile, contraction, target)
-    step += _cycles_of_lines(tile, contraction, target)
+    step += cycles_of_lines(tile, contraction, target)
     is_copied = contraction.readers_of_columns(tile) >= 2 or transposes_columns(
         tile, contraction, target
     )
@@ -237,7 +237,7 @@ def cycles_to_pack(tile: Tile, contraction: Contraction, target: Target) -> floa
         memory = _cycles_from_memory(tile, contraction, target)
         return max(float(PACKING_CYCLES * tile.vectors), memory) * contraction.depth
     each, nbytes = core.transposed_cycles * tile.columns, tile.columns * contraction.itemsize
-    if _panel_bytes(tile, contraction) > target.near_bytes:
+    if panel_bytes(tile, contraction) > target.near_bytes:
         each += FAR_MOVES * nbytes / core.cache_bytes_a_cycle
     if table_elements(contraction.column_factor) * contraction.itemsize > target.cache_bytes:
         each += nbytes / core.memory_bytes_a_cycle
@@ -300,12 +300,12 @@ def waits_of_orders(
         along_columns += wait(row_bytes)
     width = columns * itemsize
     nbytes = rows * width
-    if nbytes > _known_bytes(target):
+    if nbytes > known_bytes(target):
         along_columns += TRANSLATION_CYCLES * tile.rows * min(1.0, width / target.page_bytes)
     ends = line if width % line else 0  # a line is in two tiles
     lines = tile.rows * (tile.columns * itemsize + ends)
     along_columns += (
-        _part_that_leaves(nbytes * contraction.other_tiles, target)
+        part_that_leaves(nbytes * contraction.other_tiles, target)
         * lines
         / core.memory_bytes_a_cycle
     )
@@ -342,11 +342,6 @@ def _leaves_first_cache(panel: float, tile: Tile, contraction: Contraction, targ
     return panel + rows > target.first_cache.nbytes
 
 
-def _part_that_leaves(nbytes: int, target: Target) -> float:
-    """Of results of so many bytes the part that is not in the second cache when the next is written: all of twice as many as it holds."""
-    return max(0.0, min(1.0, nbytes / target.cache_bytes - 1))
-
-
 def _cycles_from_memory(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles to get a step's columns of a tile from memory, where the second cache does not hold the operand: its next row is in another page."""
     itemsize, core = contraction.itemsize, target.core
@@ -354,17 +349,6 @@ def _cycles_from_memory(tile: Tile, contraction: Contraction, target: Target) ->
         return 0.0
     pages = min(1.0, contraction.column_count * itemsize / target.page_bytes)
     return tile.columns * itemsize / core.memory_bytes_a_cycle + TRANSLATION_CYCLES * pages
-
-
-def _known_bytes(target: Target) -> int:
-    """Of the pages whose translations are at hand."""
-    return target.core.translated_pages * target.page_bytes
-
-
-def _panel_bytes(tile: Tile, contraction: Contraction) -> float:
-    """What each tile of the same columns reads again; windows over an image overlap."""
-    elements = contraction.depth * tile.columns / max(1.0, contraction.growth_of_columns)
-    return elements * contraction.itemsize
 
 
 def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> float:
@@ -414,54 +398,6 @@ def _apart_from_products(
     return tile.vectors + SHOWN_OF_A_PART * (loads - tile.vectors)
 
 
-def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> float:
-    """Cycles to get the lines that a step reads for the rows of a tile, where they get no table."""
-    cache, core = target.first_cache, target.core
-    read, is_near = contraction.readers_of_rows(tile), lie_near(contraction, tile, cache)
-    least = 2 if is_near else readers_worth_a_table(contraction, target)
-    if read >= least and contraction.rows_fit_a_table:
-        return 0.0
-    lines = float(tile.rows)
-    elements = cache.line_bytes // contraction.itemsize
-    if is_near:
-        lines /= min(elements, size_of(contraction.reduction.src[-1]))
-    lines /= min(contraction.rows_of_a_line(elements), tile.rows)
-    # From where they lie, which nothing foresees; windows, which overlap, are read again, from the first cache.
-    is_far = read * contraction.growth_of_rows < 2 and not contraction.rows_lie_along_depth
-    if contraction.rows_are_of_a_matrix:  # where the next tile finds them in the second cache, too
-        is_far |= contraction.depth * lines * cache.line_bytes > target.near_bytes
-    nbytes = table_elements(contraction.row_factor) * contraction.reduction.dtype.itemsize
-    if contraction.rows_lie_along_depth and not lie_near(contraction, tile, cache, part=1):
-        return lines * cache.line_bytes / core.cache_bytes_a_cycle  # each step takes each line anew
-    if is_far and nbytes > target.cache_bytes:
-        return lines * core.memory_line_cycles
-    if not is_far:
-        each = 1 / core.loads_a_cycle
-        if contraction.growth_of_rows > 1 and _panel_bytes(tile, contraction) > cache.nbytes:
-            each = cache.line_bytes / core.cache_bytes_a_cycle  # columns push them out
-        return lines * each + _cycles_of_first_reads(tile, contraction, target)
-    cycles = cache.line_bytes / core.cache_bytes_a_cycle
-    if contraction.rows_are_of_a_matrix and nbytes > _known_bytes(target):
-        # They begin anywhere in a line, and each step, or each few, goes to another page.
-        lines += (tile.rows - 1) % elements / elements
-        width = contraction.row_count * contraction.itemsize
-        cycles += SHOWN * TRANSLATION_CYCLES * min(1.0, width / target.page_bytes)
-    return lines * cycles
-
-
-def _cycles_of_first_reads(tile: Tile, contraction: Contraction, target: Target) -> float:
-    """Cycles that a step waits for rows of a matrix in memory, which other tiles read again: its pages are more than are foreseen."""
-    nbytes = table_elements(contraction.row_factor) * contraction.itemsize
-    if not contraction.rows_are_of_a_matrix or nbytes <= target.cache_bytes:
-        return 0.0
-    width = contraction.row_count * contraction.itemsize
-    pages = contraction.depth * min(1.0, width / target.page_bytes)
-    unforeseen = max(0.0, 1 - target.core.foreseen_pages / pages)
-    lines = tile.rows * contraction.itemsize / target.first_cache.line_bytes
-    reads = contraction.readers_of_rows(tile)
-    return unforeseen * lines * target.core.memory_line_cycles / reads
-
-
 def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles to store what a tile has computed, where that is not over in no time."""
     times = 2 if contraction.blocks else 1  # sums of blocks are loaded as well
@@ -474,7 +410,7 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     apart = tile.rows - transposed
     width = size_of(contraction.rows) * contraction.reduction.dtype.itemsize
     pages = 0.0
-    if contraction.is_transposed and width * size_of(contraction.columns) > _known_bytes(target):
+    if contraction.is_transposed and width * size_of(contraction.columns) > known_bytes(target):
         pages = tile.columns * min(1.0, width / target.page_bytes)
     cache, lines = target.first_cache, 0
     if contraction.is_transposed and tile.columns > cache.ways * sets_of(width, cache):
@@ -482,67 +418,6 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     each = transposed * core.transposed_cycles + apart * core.scatter_cycles
     moved = lines * cache.line_bytes / core.cache_bytes_a_cycle
     return moved + TRANSLATION_CYCLES * pages + times * tile.columns * each
-
-
-def readers_worth_a_table(contraction: Contraction, target: Target) -> int:
-    """So many tiles that read the same rows that a table of them is worth filling: fewer where each waits for memory.
-
-    So it is where each step of the sum goes to another page of a matrix that does not stay in the second cache; one of a batch may.
-    """
-    nbytes = contraction.rows_at_once * contraction.itemsize
-    return 2 if contraction.rows_are_of_a_matrix and nbytes > target.cache_bytes else WORTH_A_TABLE
-
-
-def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, target: Target) -> float:
-    """Cycles that it takes to fill the tables of a contraction, each by a kernel of its own, for which all threads wait."""
-    core, is_shared = target.core, target.threads > 1
-    each_waits = core.launch_cycles + core.share_cycles * is_shared
-    cycles = float(target.threads * each_waits * (staged.rows + staged.columns))
-    if staged.rows:
-        each = core.copy_apart_cycles
-        if contraction.rows_lie_side_by_side:
-            each = _cycles_to_copy(contraction.row_factor, tile.rows, contraction, target)
-        cycles += table_elements(contraction.row_factor) * each
-    if staged.columns:
-        each = _cycles_to_copy(contraction.column_factor, tile.columns, contraction, target)
-        if contraction.columns_lie_apart:
-            steps = contraction.steps_along_sum(contraction.column_factor)
-            is_transposed = steps > TRANSPOSED_ROWS and tile.lanes % TRANSPOSED_ROWS == 0
-            each = each + core.transposed_cycles if is_transposed else core.copy_apart_cycles
-        cycles += table_elements(contraction.column_factor) * each
-    return cycles
-
-
-def _cycles_to_copy(factor: UOp, piece: int, contraction: Contraction, target: Target) -> float:
-    """Cycles to copy an element into a table, where so many lie side by side in both: vector by vector, or as memory takes them
-    where the table does not stay in the second cache; of several threads, which read what another one has written, in none (measured: two
-    take 74 x 283 by 283 x 409 in 227 us with a table, 122 without, one in 224 and 237)."""
-    itemsize, lanes = contraction.itemsize, target.lanes(contraction.reduction.dtype)
-    vectors = piece // lanes + (piece % lanes).bit_count()  # the rest as shorter ones
-    near = PACKING_CYCLES * vectors / piece
-    far = max(near, target.core.copy_cycles * itemsize / WORD_BYTES)
-    leaves = 1.0
-    if target.threads == 1:
-        leaves = _part_that_leaves(table_elements(factor) * itemsize, target)
-    return near + leaves * (far - near)
-
-
-def rows_worth_a_table(target: Target, itemsize: int) -> int:
-    """So many rows of a product take as long as a table of its columns: to read them, to write it (lines are read before), to read it."""
-    a_row = 1 / (target.core.multiply_adds_a_cycle * max(1, target.vector_bytes // itemsize))
-    table = target.core.copy_cycles + 4 * itemsize / target.core.memory_bytes_a_cycle
-    return round(table / a_row)
-
-
-def lie_near(
-    contraction: Contraction, tile: Tile, cache: FirstCache, part: float = UNSTAGED_WAYS
-) -> bool:
-    """Whether a tile reads its rows along lines, which find room in that part of the ways of the first cache."""
-    if not contraction.rows_lie_along_depth:
-        return False
-    itemsize = contraction.itemsize
-    sets = [1 if s is None else sets_of(s * itemsize, cache) for s in contraction.row_steps]
-    return tile.rows <= int(part * cache.ways) * min(sets, default=tile.rows)
 
 
 def columns_are_large(contraction: Contraction, target: Target) -> bool:

@@ -1,6 +1,6 @@
 """Which operands of a contraction are copied into tables, or summed with block by block.
 
-Owns: the choice, a heuristic. Does not own: what stays in a cache and what tables cost (cost_model.py), the layout of a
+Owns: the choice, a heuristic. Does not own: what stays in a cache (cost_model.py), what tables cost (table_cycles.py), whether rows want one (row_cycles.py), the layout of a
 table (tactics/pack_operands.py), the kernels of blocks (tactics/block_reductions.py).
 """
 
@@ -27,14 +27,10 @@ from proofgrad.core.compile.schedule.cost_model import (
     TILE_CYCLES,
     columns_are_large,
     cycles_in_place,
-    cycles_of_tables,
     cycles_to_pack,
     goes_along_rows,
-    lie_near,
     pays_packing,
     pays_to_move,
-    readers_worth_a_table,
-    rows_worth_a_table,
     transposes_columns,
     waits_of_orders,
 )
@@ -44,6 +40,12 @@ from proofgrad.core.compile.schedule.items import (
     others_of_an_item,
     sizes_of,
     wanted_items,
+)
+from proofgrad.core.compile.schedule.row_cycles import rows_may_be_a_table, rows_want_a_table
+from proofgrad.core.compile.schedule.table_cycles import (
+    TRANSPOSED_ROWS,
+    cycles_of_tables,
+    rows_worth_a_table,
 )
 from proofgrad.core.ir.op_names import LOAD
 
@@ -115,17 +117,8 @@ def choose_staged(
         )
     )
     return Staged(
-        _rows_want_a_table(contraction, tile, target),
+        rows_want_a_table(contraction, tile, target),
         columns and not packs_columns(contraction, tile, target, override),
-    )
-
-
-def _rows_want_a_table(contraction: Contraction, tile: Tile, target: Target) -> bool:
-    """Whether enough tiles read the same rows, which are computed, or do not stay in the first cache as they lie."""
-    is_far = contraction.rows_are_computed or not lie_near(contraction, tile, target.first_cache)
-    readers = readers_worth_a_table(contraction, target)
-    return (
-        is_far and contraction.rows_fit_a_table and contraction.readers_of_rows(tile) >= readers
     )
 
 
@@ -266,7 +259,7 @@ def _wait_for_far_rows(contraction: Contraction, tile: Tile, target: Target) -> 
     core = target.core
     if not (
         contraction.rows_lie_along_depth and tile.rows <= core.foreseen_pages / 2
-    ) and not _rows_want_a_table(contraction, tile, target):
+    ) and not rows_want_a_table(contraction, tile, target):
         return inf
     step = tile.rows * tile.vectors / core.multiply_adds_a_cycle
     moved = tile.rows * contraction.itemsize / core.memory_bytes_a_cycle
@@ -409,8 +402,14 @@ def _block(depth: int, at_most: int, at_least: int) -> int:
 def filling(
     contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> float:
-    """Cycles that it takes to fill the tables of a contraction, or to pack columns, or to take them where they lie; and that tiles wait in their order."""
+    """Cycles that it takes to fill the tables of a contraction, or to pack columns, or to take them where they lie; and that tiles wait in their order.
+
+    Rows that may be a table count as one, also where they are read in place because that takes less: tiles that are chosen by what it takes
+    are slower (measured, two threads: 7 of 38 products whose rows lie across the sum by a tenth and more).
+    """
     staged = planned_staging(contraction, tile, target, override)
+    if may_stage(contraction, target, override) and override.staged is None and tile.lanes > 1:
+        staged = Staged(rows_may_be_a_table(contraction, tile, target), staged.columns)
     if staged.columns and choose_reduction_block(contraction, target, override):
         staged = Staged(staged.rows, False)
     cycles = cycles_of_tables(contraction, staged, tile, target)

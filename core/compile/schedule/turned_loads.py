@@ -11,7 +11,7 @@ from __future__ import annotations
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient
-from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
+from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 

@@ -17,12 +17,13 @@ from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import schedule_of
 from proofgrad.core.compile.schedule.contraction import Contraction, lanes_of_sum, tiles_along
-from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE, TRANSPOSED_ROWS
+from proofgrad.core.compile.schedule.cost_model import MOST_PRODUCTS_AT_ONCE
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.items import beside_in_an_item, others_of_an_item
 from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
+from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.compile.schedule.threads import (
     leaves_first_cache,
     loop_shared_in_order,

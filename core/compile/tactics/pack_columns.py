@@ -16,7 +16,7 @@ from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import below_conversions
 from proofgrad.core.compile.schedule.contraction import load_steps
-from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
+from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest

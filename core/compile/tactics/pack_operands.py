@@ -21,10 +21,10 @@ from proofgrad.core.compile.schedule.contraction import (
     load_steps,
     tiles_along,
 )
-from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import may_stage
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
+from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.schedule.warp_tables import NO_TABLES
 from proofgrad.core.compile.schedule.window_rows import row_length_of
