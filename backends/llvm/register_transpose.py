@@ -15,7 +15,7 @@ from proofgrad.backends.llvm.memory import Position, lane_address
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.lowering.program_facts import lanes_apart
-from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
+from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, INDEX, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import UOp

@@ -21,7 +21,7 @@ from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import PLAIN, inside_of, is_short
 from proofgrad.core.compile.lowering.program_facts import lanes_apart
 from proofgrad.core.compile.nests.strides import coefficient
-from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
+from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.op_names import AND, BROADCAST, CONST, END, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.ops import ALU, Ops

@@ -231,7 +231,7 @@ def transposes_columns(tile: Tile, contraction: Contraction, target: Target) -> 
 
 def cycles_to_pack(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles in which an item packs the columns of a tile. Transposed ones that do not stay in the first cache are moved from one to
-    the other, and what nothing multiplies beside is waited for (measured: 64 columns of 3072 steps from memory 80 cycles a step)."""
+    the other."""
     core = target.core
     if not contraction.columns_lie_apart:
         memory = _cycles_from_memory(tile, contraction, target)
@@ -239,8 +239,6 @@ def cycles_to_pack(tile: Tile, contraction: Contraction, target: Target) -> floa
     each, nbytes = core.transposed_cycles * tile.columns, tile.columns * contraction.itemsize
     if panel_bytes(tile, contraction) > target.near_bytes:
         each += FAR_MOVES * nbytes / core.cache_bytes_a_cycle
-    if table_elements(contraction.column_factor) * contraction.itemsize > target.cache_bytes:
-        each += nbytes / core.memory_bytes_a_cycle
     return each * contraction.depth
 
 
