@@ -80,19 +80,19 @@ def test_what_a_value_would_run_is_found_anew_when_one_below_it_is_stored() -> N
     top = middle.alu(Ops.MUL, middle)
     consumers = {a: [low, middle], low: [middle], middle: [top], top: []}
     work = _Work(set(), consumers)
-    assert work.of(top) == (True, True, True, False)
+    assert work.of(top) == (True, True, True, True, False)
     work.store(low)
-    assert work.of(top) == (True, True, False, False)
+    assert work.of(top) == (True, True, False, False, False)
     work.store(middle)
-    assert work.of(top) == (True, True, False, False) and work.of(low).is_costly
+    assert work.of(top) == (True, True, False, False, False) and work.of(low).is_costly
 
 
 def test_a_cast_of_memory_is_no_work_and_a_constant_reads_nothing() -> None:
     a = buffer(2)
     cast, one = a.cast(dtypes.float16), UOp.const(dtypes.float32, 1.0)
     work = _Work(set(), {a: [cast], cast: [], one: []})
-    assert work.of(cast) == (True, False, False, False)
-    assert work.of(one) == (False, False, False, False)
+    assert work.of(cast) == (True, False, False, False, False)
+    assert work.of(one) == (False, False, False, False, False)
 
 
 def test_the_longest_reduction_ends_where_a_buffer_is() -> None:

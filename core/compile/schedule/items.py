@@ -14,7 +14,8 @@ from proofgrad.core.compile.nests.kernel_schedule import Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.schedule.contraction import Contraction, tiles_along
-from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS, transposes_columns
+from proofgrad.core.compile.schedule.cost_model import transposes_columns
+from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.ir.uop import UOp
 
 # Items to share out: more even out the threads, fewer count less.

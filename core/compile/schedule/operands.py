@@ -42,11 +42,7 @@ from proofgrad.core.compile.schedule.items import (
     wanted_items,
 )
 from proofgrad.core.compile.schedule.row_cycles import rows_may_be_a_table, rows_want_a_table
-from proofgrad.core.compile.schedule.table_cycles import (
-    TRANSPOSED_ROWS,
-    cycles_of_tables,
-    rows_worth_a_table,
-)
+from proofgrad.core.compile.schedule.table_cycles import cycles_of_tables, rows_worth_a_table
 from proofgrad.core.ir.op_names import LOAD
 
 # Where an override asks for a table, it may have so many elements at most: a quarter of a gigabyte of float32.
