@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tactics import choose_axes, lower_scatters, nest_of, on_nests, reductions_to_accumulators
+from tactics import (
+    choose_axes,
+    lower_scatters,
+    nest_of,
+    on_nests,
+    reductions_to_accumulators,
+    unroll_upcasts,
+)
 from test_kernel_proof import CPU, GPU, PLAIN, Recorder, compile_with, planted, prove
 from ways_of_positions import set_way
 
@@ -59,6 +66,50 @@ def bodies() -> Iterator[list[UOp]]:
             compile_with(recorder, value, patch)
         yield [body for body in recorder.bodies if has_parts(body)]
     compiler().forget()
+
+
+WIDE = Target("test-wide", vector_bytes=64)
+UNROLL = "unroll"
+
+
+@pytest.fixture
+def rows_of_several_vectors(monkeypatch: pytest.MonkeyPatch) -> list[UOp]:
+    """Gradients of chosen rows of two vectors and of two and a part, whose loops over vectors are written out."""
+    rng, found = np.random.default_rng(1), list[UOp]()
+    positions = Tensor(rng.integers(0, 600, 500).astype(np.int32)).realize()
+    for columns in (32, 33):
+        recorder = Recorder()
+        table = Tensor.zeros(600, columns).contiguous().realize()
+        compile_with(
+            recorder, (table[positions] * 2).square().sum().gradient(table)[0], monkeypatch
+        )
+        found.append(recorder.bodies[-1])
+    return found
+
+
+def test_rows_of_several_vectors_are_proven(rows_of_several_vectors: list[UOp]) -> None:
+    for body in rows_of_several_vectors:
+        assert prove(body, WIDE).count.unknown == 0
+
+
+@pytest.mark.parametrize("fault", ["left out", "twice", "another order"])
+def test_a_vector_of_a_row_that_is_left_out_or_added_twice_is_found(
+    rows_of_several_vectors: list[UOp], fault: str
+) -> None:
+    def wrong(kernel: UOp, target: Target, bounds: Any = None, override: Any = None) -> UOp:
+        found = unroll_upcasts(kernel, target, bounds, override)
+        stores = found.src
+        if len(stores) < 2:
+            return found
+        first, second, *others = stores
+        changed = {
+            "left out": (first, *others),
+            "twice": (first, first, *others),
+            "another order": (second, first, *others),
+        }
+        return UOp.sink(*changed[fault])
+
+    assert planted(rows_of_several_vectors, WIDE, UNROLL, wrong)
 
 
 def has_parts(body: UOp) -> bool:

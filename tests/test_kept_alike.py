@@ -10,7 +10,8 @@ from proofgrad import Tensor
 from proofgrad.core.compile.text.reader import read_nest
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.verify.kernels.kept import Alike, kept_alike
-from proofgrad.verify.kernels.match import Difference, Matcher
+from proofgrad.verify.kernels.match import Difference
+from proofgrad.verify.kernels.match_stores import StoreMatcher
 from proofgrad.verify.kernels.questions import Questions
 from proofgrad.verify.kernels.readback import Written, stores_of
 from proofgrad.verify.kernels.tables import Memories, without_kept
@@ -36,7 +37,7 @@ OTHER_PLACE = "t0[0]", "t0[r2]"
 def compared(change: tuple[str, str]) -> tuple[int, Difference | None]:
     """How many values both keep, and how what is stored differs."""
     before, after = stores_of(read_nest(KEPT)), stores_of(read_nest(KEPT.replace(*change)))
-    matcher = Matcher(Questions())
+    matcher = StoreMatcher(Questions())
     alike: Alike = kept_alike(before, after, matcher, strict=True)
     put = put_in_place(before, alike.before), put_in_place(after, alike.after)
     return len(alike.after), matcher.stores(*put, strict=True)

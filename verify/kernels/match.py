@@ -1,14 +1,14 @@
-"""Two kernels compared: does every element get the same value from the same elements of memory?
+"""Values of two kernels compared: are they made in the same way, of the same elements of memory?
 
 Owns: walking two value terms side by side, down to claims about index terms and masks. Does not
 own: the first kernel and its tensor graph (kernels/tensor.py), deciding the claims
-(kernels/questions.py), maps between loops (kernels/loops.py), other forms of an index
+(kernels/questions.py), the stores (kernels/match_stores.py), maps between loops (kernels/loops.py), other forms of an index
 (kernels/index_terms.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, product
 from math import prod
@@ -18,16 +18,9 @@ from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMMUTATIVE, CONVERSIONS, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.index_terms import selected, shortened
-from proofgrad.verify.kernels.loops import (
-    LoopMap,
-    common_loops,
-    guesses,
-    loops_at_first,
-    map_by_position,
-)
+from proofgrad.verify.kernels.loops import LoopMap, common_loops, guesses, map_by_position
 from proofgrad.verify.kernels.orders import map_by_values
 from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
-from proofgrad.verify.kernels.readback import Written
 from proofgrad.verify.kernels.reduction_forms import (
     by_stride,
     choice_of,
@@ -44,8 +37,6 @@ from proofgrad.verify.kernels.unions import is_in_parts
 
 Given = tuple[UOp, ...]
 
-# Maps between output loops that are tried beside the one that the stored position gives.
-MOST_OUTPUT_GUESSES = 24
 # Deeper nested choices are not taken apart.
 MOST_CASES = 12
 # Larger terms of integers are compared operation by operation instead of in one question.
@@ -74,21 +65,6 @@ class Difference:
 _UNKNOWN = Difference("nothing that was asked", TRUE, TRUE)
 
 
-def _same_order(before: Written, after: Written) -> bool:
-    """Whether two stores combine by the same operation, in the same loops in the same order."""
-    order = common_loops(before.own_loops, after.own_loops)
-    is_whole = tuple(order.values()) == after.own_loops and len(order) == len(before.own_loops)
-    return is_whole and before.store.arg is after.store.arg
-
-
-def _other_loops(before: Written, after: Written) -> Difference:
-    order = common_loops(before.own_loops, after.own_loops)
-    is_of_order = set(order.values()) == set(after.own_loops) and len(order) == len(
-        before.own_loops
-    )
-    return Difference("the loops of a store", before.store, after.store, {}, is_of_order)
-
-
 @dataclass(slots=True)
 class Matcher:
     """Compares the terms of one stage with those of the stage before."""
@@ -99,114 +75,6 @@ class Matcher:
     rewritten: int = 0  # values that were computed in another way
     _known: dict[tuple[UOp, UOp, Given], Difference | None] = field(default_factory=dict)
     _short: dict[UOp, UOp] = field(default_factory=dict)
-
-    # -- stores ---------------------------------------------------------------------------------
-
-    def stores(
-        self, before: list[Written], after: list[Written], strict: bool
-    ) -> Difference | None:
-        """The first difference. `strict`: the stage may change loops, but no value."""
-        for k, store in enumerate(after):
-            likely = [before[k]] if len(before) == len(after) else []
-            others = [b for b in before if b not in likely]
-            difference = self._store([*likely, *others], store, strict)
-            if difference is not None:
-                return difference
-        return None
-
-    def _store(self, candidates: list[Written], after: Written, strict: bool) -> Difference | None:
-        first: Difference | None = None
-        address, value, *own = after.store.src
-        if own or any(before.own_loops for before in candidates):
-            if after.changes_address or any(before.changes_address for before in candidates):
-                return self._combining(candidates, after, strict)
-            others = [before for before in candidates if not _same_order(before, after)]
-            if others:
-                return _other_loops(others[0], after)
-        given = self._mask(address)
-        for before in candidates:
-            order = common_loops(before.own_loops, after.own_loops)
-            for terms in self._output_maps(before.once(), after.once(), given):
-                old = before.store.substitute({**order, **terms})
-                difference = self._iterations(terms, given) or self._same_position(
-                    old.src[0], address, given
-                )
-                if difference is None:
-                    return self.made_of(old.src[1], value, given, strict)
-                first = first or difference
-        return first or Difference("the stored position", candidates[0].store.src[0], address)
-
-    def _combining(
-        self, candidates: list[Written], after: Written, strict: bool
-    ) -> Difference | None:
-        """The same iterations combine the same values with the same elements, in the same order."""
-        (before, *others), address = candidates, after.store.src[0]
-        order = common_loops(before.own_loops, after.own_loops)
-        first = Difference("the loops of a store", before.store, after.store)
-        if others or not _same_order(before, after):
-            return first if others else _other_loops(before, after)
-        for guess in guesses(before.loops, after.loops):
-            if any(guess.terms[x] is not y for x, y in order.items()):
-                continue
-            old, given = before.store.substitute(dict(guess.terms)), self._mask(address)
-            difference = self._same_position(old.src[0], address, given) or self._one_to_one(
-                guess, given
-            )
-            difference = difference or self._nothing_left_out(before, after, guess)
-            if difference is None:
-                return self.made_of(old.src[1], after.store.src[1], given, strict)
-            first = difference
-        return first
-
-    def _nothing_left_out(
-        self, before: Written, after: Written, guess: LoopMap
-    ) -> Difference | None:
-        """Where the mask before holds, so does the one after, in the iteration that belongs to it."""
-        there = {y: x for x, y in common_loops(before.loops, after.loops).items()}
-        for mask in self._mask(after.store.src[0]):
-            claim = mask.substitute({**there, **guess.inverse})
-            decision = self.questions.holds(claim, self._mask(before.store.src[0]))
-            if decision.verdict is Verdict.REFUTED:
-                return Difference("the mask of a store", before.store, after.store, decision.point)
-        return None
-
-    def _mask(self, address: UOp) -> Given:
-        return () if len(address.src) < 3 else (address.src[2],)
-
-    def _output_maps(
-        self, before: Written, after: Written, given: Given
-    ) -> Iterator[dict[UOp, UOp]]:
-        """Guesses at the loops before, for the element that the store after writes."""
-        same = common_loops(before.loops, after.loops)
-        if len(same) == len(before.loops) == len(after.loops):
-            yield same
-            return
-        position = before.store.src[0].src[1], after.store.src[0].src[1]
-        changed = [loop for loop in before.loops if loop not in same]
-        at_first = loops_at_first(before.loops, self._mask(before.store.src[0]))
-        still = dict.fromkeys(at_first, UOp.index(0))
-        for kept, loops in ((same, changed), ({}, before.loops)):
-            known = position[0].substitute({**still, **kept})
-            terms = map_by_position(known, position[1], loops, given)
-            if terms is not None:
-                yield {**kept, **terms}
-        for guess in islice(guesses(before.loops, after.loops), MOST_OUTPUT_GUESSES):
-            yield dict(guess.terms)
-
-    def _iterations(self, terms: Mapping[UOp, UOp], given: Given) -> Difference | None:
-        """The loops before do run over these values."""
-        for loop, term in terms.items():
-            if term.op is Ops.RANGE and loop_size(term) <= loop_size(loop):
-                continue
-            decision = self.questions.holds(~(term < 0) & (term < loop_size(loop)), given)
-            if decision.verdict is Verdict.REFUTED:
-                return Difference("the stored element", loop, term, decision.point)
-        return None
-
-    def _same_position(self, before: UOp, after: UOp, given: Given) -> Difference | None:
-        return self._claim("the stored position", before.src[1], after.src[1], given) or (
-            self._masks(before, after, given) if len(before.src) > 2 else None
-        )
 
     def made_of(self, before: UOp, after: UOp, given: Given, strict: bool) -> Difference | None:
         """Are two value terms the same or, unless `strict`, made of elements of which the one before is made, too?"""

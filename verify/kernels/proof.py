@@ -39,7 +39,8 @@ from proofgrad.verify.kernels.loops import (
     map_by_stride,
     row_major,
 )
-from proofgrad.verify.kernels.match import Difference, Matcher
+from proofgrad.verify.kernels.match import Difference
+from proofgrad.verify.kernels.match_stores import StoreMatcher
 from proofgrad.verify.kernels.questions import (
     LARGEST_ENUMERATION,
     MOST_STEPS,
@@ -259,7 +260,7 @@ class _KernelProof:
             )
             return
         step, strict = stage.step, not isinstance(stage.step, RuleSets)
-        matcher = Matcher(self.questions)
+        matcher = StoreMatcher(self.questions)
         if isinstance(step, Procedure):
             matcher.computes = step.computes
         try:
@@ -276,7 +277,7 @@ class _KernelProof:
 
     def _difference(
         self,
-        matcher: Matcher,
+        matcher: StoreMatcher,
         before: list[Written],
         after: list[Written],
         strict: bool,
