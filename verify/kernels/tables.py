@@ -185,9 +185,8 @@ def _as_reduction(
 ) -> UOp | Difference:
     """What a table holds in the end: each element with the values that go to it, as one store.
 
-    An index of the table is taken apart into what is loaded and the loops beside it. This is shown to be a
-    bijection; so the iterations that go to an element are those where the loops are its own, and
-    what is loaded is its own.
+    An index of the table is taken apart into what is loaded, or computed of the loops in order, and the loops beside it. This is shown
+    to be a bijection; so the iterations that go to an element are those where the loops are its own, and what is loaded or computed is its own.
     """
     position, value, *own = combine.src
     memory, index, *masks = position.src
@@ -200,7 +199,7 @@ def _as_reduction(
     element = fill.src[0].src[1]
     loaded = {  # each part as a number from 0, and its least value
         node: (UOp.range(high - low + 1, POSITIONS + k), low)
-        for k, (node, (low, high)) in enumerate(_loaded(index, questions).items())
+        for k, (node, (low, high)) in enumerate(_decided(index, own, questions).items())
     }
     apart = index.substitute({node: x + low for node, (x, low) in loaded.items()})
     loops = [n for n in toposort((apart,)) if n.op is Ops.RANGE]
@@ -235,13 +234,13 @@ def _as_reduction(
     return UOp(Ops.STORE, dtypes.void, (fill.src[0], whole))
 
 
-def _loaded(index: UOp, questions: Questions) -> dict[UOp, Interval]:
-    """The parts of a sum that memory decides, and between which values each lies."""
+def _decided(index: UOp, own: Sequence[UOp], questions: Questions) -> dict[UOp, Interval]:
+    """The parts of a sum that memory decides, or an iteration of these loops, and between which values each lies."""
     found: dict[UOp, Interval] = {}
     stack = [index]
     while stack:
         node = stack.pop()
-        if questions.terms.is_plain(node):
+        if questions.terms.is_plain(node) and free_loops(node).isdisjoint(own):
             continue
         if node.op in (Ops.ADD, Ops.MUL):
             stack += node.src
