@@ -146,11 +146,12 @@ def test_a_held_tensor_is_drawn_in_the_first_run_that_reads_it_only() -> None:
 def test_a_layer_draws_its_weights_once() -> None:
     layer, x = nn.Linear(8, 8), Tensor.ones(2, 8).contiguous().realize()
     first = layer(x).numpy()
-    np.testing.assert_array_equal(
-        layer(x).numpy(), first
-    )  # what is made of the numbers is kept now
+    again = layer(
+        x
+    ).numpy()  # what is made of the numbers is kept now, and its sums may run in another order
+    np.testing.assert_allclose(again, first, rtol=1e-5, atol=1e-6)
     GlobalCounters.reset()
-    np.testing.assert_array_equal(layer(x).numpy(), first)
+    np.testing.assert_array_equal(layer(x).numpy(), again)
     assert GlobalCounters.kernel_count == 1
     layer(x).sum().backward()
     assert layer.weight.grad is not None and layer.weight.grad.shape == (8, 8)

@@ -22,7 +22,7 @@ from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
-from proofgrad.core.compile.schedule import contraction, cost_model, tiles
+from proofgrad.core.compile.schedule import contraction, cost_model, row_cycles, tiles
 from proofgrad.core.compile.schedule.contraction import contractions
 from proofgrad.core.compile.schedule.operands import packs_columns, planned_staging
 from proofgrad.core.compile.schedule.tiles import choose_blocks, find_contraction
@@ -67,7 +67,7 @@ def matmul(
 
 def stage_everything(patch: pytest.MonkeyPatch) -> None:
     """Tiles and tables also for what is too small to gain by them."""
-    for module, name in ((cost_model, "UNSTAGED_WAYS"), (cost_model, "UNSTAGED_PAGES"),
+    for module, name in ((row_cycles, "UNSTAGED_WAYS"), (cost_model, "UNSTAGED_PAGES"),
                          (contraction, "WORTH_A_KERNEL"), (contraction, "WORTH_MULTIPLICATIONS")):  # fmt: skip
         patch.setattr(module, name, 0)
     patch.setattr(tiles, "filling", lambda *_: 0.0)
