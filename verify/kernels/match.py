@@ -8,7 +8,7 @@ own: the first kernel and its tensor graph (kernels/tensor.py), deciding the cla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, product
 from math import prod
@@ -82,6 +82,19 @@ class Matcher:
         if difference is None or strict:
             return difference
         return self._accesses(before, after, given)
+
+    def _mask(self, address: UOp) -> Given:
+        return () if len(address.src) < 3 else (address.src[2],)
+
+    def _iterations(self, terms: Mapping[UOp, UOp], given: Given) -> Difference | None:
+        """The loops before do run over these values."""
+        for loop, term in terms.items():
+            if term.op is Ops.RANGE and loop_size(term) <= loop_size(loop):
+                continue
+            decision = self.questions.holds(~(term < 0) & (term < loop_size(loop)), given)
+            if decision.verdict is Verdict.REFUTED:
+                return Difference("the stored element", loop, term, decision.point)
+        return None
 
     # -- values ---------------------------------------------------------------------------------
 

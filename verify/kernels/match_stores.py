@@ -6,12 +6,11 @@ Owns: which store before one is compared with, and for which values of its loops
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 
-from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.kernels.loops import (
     LoopMap,
@@ -137,9 +136,6 @@ class StoreMatcher(Matcher):
                 return Difference("the mask of a store", before.store, after.store, decision.point)
         return None
 
-    def _mask(self, address: UOp) -> Given:
-        return () if len(address.src) < 3 else (address.src[2],)
-
     def _output_maps(
         self, before: Written, after: Written, given: Given
     ) -> Iterator[dict[UOp, UOp]]:
@@ -159,16 +155,6 @@ class StoreMatcher(Matcher):
                 yield {**kept, **terms}
         for guess in islice(guesses(before.loops, after.loops), MOST_OUTPUT_GUESSES):
             yield dict(guess.terms)
-
-    def _iterations(self, terms: Mapping[UOp, UOp], given: Given) -> Difference | None:
-        """The loops before do run over these values."""
-        for loop, term in terms.items():
-            if term.op is Ops.RANGE and loop_size(term) <= loop_size(loop):
-                continue
-            decision = self.questions.holds(~(term < 0) & (term < loop_size(loop)), given)
-            if decision.verdict is Verdict.REFUTED:
-                return Difference("the stored element", loop, term, decision.point)
-        return None
 
     def _same_position(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         return self._claim("the stored position", before.src[1], after.src[1], given) or (
