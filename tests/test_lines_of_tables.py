@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from convolution_gradients import gradient_kernel
 from tactics import stage_operands
 from test_kernel_proof import prove
 from test_tile_costs import ONE_THREAD, simplified_body
@@ -12,17 +13,10 @@ from proofgrad import Tensor
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, Staged, Tile
 from proofgrad.core.compile.nests.loops import output_loops, size_of
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime.realize import compiler
 
 
 def gradient_of_images(channels: int, filters: int, window: tuple[int, int]) -> UOp:
-    """The kernel of the gradient of a convolution for 2 images of 9 x 9 pixels, before its tables."""
-    x = Tensor.empty(2, channels, 9, 9).realize()
-    weights = Tensor.empty(filters, channels, *window).realize()
-    above = Tensor.empty(2, filters, 10 - window[0], 10 - window[1]).realize()
-    gradient = x.conv2d(weights).gradient(x, gradient=above)[0]
-    graph = compiler().kernel_graph(UOp.sink(gradient.uop).replace(arg="CPU"))
-    return graph.src[-1].src[0]
+    return gradient_kernel(channels, filters, window, of_weights=False)
 
 
 def test_windows_of_weights_are_the_inner_loops_of_a_table() -> None:

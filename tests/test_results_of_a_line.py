@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from convolution_gradients import gradient_kernel
 from tactics import choose_axes
 from test_kernel_proof import prove
 from test_tile_costs import ONE_THREAD, simplified_body
@@ -17,17 +18,10 @@ from proofgrad.core.compile.nests.loops import output_loops, size_of
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions
 from proofgrad.core.compile.schedule.items import beside_in_an_item
 from proofgrad.core.ir.uop import AxisRole, UOp
-from proofgrad.core.tensor.runtime.realize import compiler
 
 
 def gradient_of_weights(channels: int, filters: int, window: tuple[int, int] = (3, 3)) -> UOp:
-    """The kernel of the gradient of a convolution of 2 images for its weights, before its axes are chosen."""
-    x = Tensor.empty(2, channels, 9, 9).realize()
-    weights = Tensor.empty(filters, channels, *window).realize()
-    above = Tensor.empty(2, filters, 10 - window[0], 10 - window[1]).realize()
-    gradient = x.conv2d(weights).gradient(weights, gradient=above)[0]
-    graph = compiler().kernel_graph(UOp.sink(gradient.uop).replace(arg="CPU"))
-    return graph.src[-1].src[0]
+    return gradient_kernel(channels, filters, window, of_weights=True)
 
 
 def channels_by_filters(kernel: UOp) -> Contraction:
@@ -39,6 +33,8 @@ def channels_by_filters(kernel: UOp) -> Contraction:
 def test_windows_lie_in_lines_of_the_gradient_of_weights_and_rows_of_a_product_do_not() -> None:
     way = channels_by_filters(simplified_body(gradient_of_weights(64, 128)))
     assert [size_of(x) for x in way.beside] == [3, 3]
+    wide = channels_by_filters(simplified_body(gradient_of_weights(64, 128, (2, 8))))
+    assert [size_of(x) for x in wide.beside] == [2, 8]  # 16 of float32 are a line
     column = channels_by_filters(simplified_body(gradient_of_weights(64, 128, (2, 9))))
     assert [size_of(x) for x in column.beside] == [18]  # of one column, as one loop
     assert not any(way.beside for way in contractions(simplified_body(matmul(64, 64, 64, batch=3))))

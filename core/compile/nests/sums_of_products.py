@@ -27,12 +27,14 @@ def is_product(node: UOp) -> bool:
 
 def operands(contraction: UOp) -> list[UOp]:
     """What the factors of a contraction read, below the movement operations."""
-    found: list[UOp] = []
-    for node in contraction.src[0].src:
-        while node.op in MOVEMENT:
-            node = node.src[0]
-        found.append(node)
-    return found
+    return [below_views(factor) for factor in contraction.src[0].src]
+
+
+def below_views(node: UOp) -> UOp:
+    """What movement operations show."""
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
 
 
 def is_masked(term: UOp) -> bool:

@@ -8,8 +8,9 @@ Owns: how such a term looks among tensor nodes, from which length on it is summe
 
 from __future__ import annotations
 
+from proofgrad.core.compile.nests.sums_of_products import below_views
 from proofgrad.core.ir.op_names import IOTA, WHERE
-from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
@@ -21,12 +22,6 @@ def is_long_by_position(term: UOp) -> bool:
     """Whether a term compares positions with a counter so often that its sum is worth kernels of its own."""
     if term.op is not WHERE or elements(term.shape) < WORTH_STEPS:
         return False
-    condition = _below_views(term.src[0])
+    condition = below_views(term.src[0])
     is_equation = condition.op is Ops.CMPEQ
-    return is_equation and any([_below_views(side).op is IOTA for side in condition.src])
-
-
-def _below_views(node: UOp) -> UOp:
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
+    return is_equation and any([below_views(side).op is IOTA for side in condition.src])

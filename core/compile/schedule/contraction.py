@@ -342,7 +342,7 @@ def contractions(
             is_apart = coefficient(position.src[1], column) != 1
             is_transposed = is_apart and coefficient(position.src[1], row) == 1
             across = (row, column, one, other, others, is_apart, is_transposed, tuple(blocks))
-            beside = _in_a_line(position.src[1], row, column, others, target)
+            beside = _in_a_line(position, row, column, others, target)
             found.append(Contraction(reduction, *across, beside))
     least = 1 if override.tiled else WORTH_MULTIPLICATIONS
     return [
@@ -357,7 +357,7 @@ def _in_a_line(
 ) -> tuple[UOp, ...]:
     """The loops outside of a tile along which results lie nearer to each other than along its rows and columns, in a line."""
     itemsize, line = position.dtype.itemsize, target.first_cache.line_bytes
-    steps = {x: coefficient(position, x) for x in (row, column, *others)}
+    steps = {x: coefficient(position.src[1], x) for x in (row, column, *others)}
     of_tile = min(steps[row] or 0, steps[column] or 0)
     return tuple([x for x in others if 0 < (steps[x] or 0) < min(of_tile, line // itemsize)])
 
