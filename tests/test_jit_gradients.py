@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from proofgrad import Tensor, TinyJit
+from proofgrad import Tensor, TinyJit, dtypes
 from proofgrad.core.tensor.data.errors import GradientError
 from proofgrad.nn import BatchNorm
 from proofgrad.nn.optim import SGD
@@ -23,6 +24,15 @@ def recorded(function: Function, calls: int) -> Tensor:
     """What the last call gives: the second is recorded, those that follow are replays."""
     jitted = TinyJit(function)
     return [jitted(Tensor([1.0, 1.0])) for _ in range(calls)][-1]
+
+
+@pytest.mark.parametrize("kind", [*dtypes.floats, *dtypes.fp8s], ids=str)
+def test_the_way_is_known_to_be_lost_behind_casts_to_any_float(kind: Any) -> None:
+    w = weights()
+    z = recorded(lambda x: (x * w).realize(), 3)
+    loss = (z.cast(kind).cast(dtypes.float32) * w).sum()
+    with pytest.raises(GradientError, match="would be a part of it"):
+        loss.gradient(w)
 
 
 @pytest.mark.parametrize("calls", [2, 3, 5])
