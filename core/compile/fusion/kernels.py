@@ -13,6 +13,7 @@ from proofgrad.core.compile.fusion.divided_rows import is_cut_within_rows, is_di
 from proofgrad.core.compile.fusion.epilogues import end_of_epilogue
 from proofgrad.core.compile.fusion.limits import beyond_limits
 from proofgrad.core.compile.fusion.meeting_points import meeting_points
+from proofgrad.core.compile.fusion.padded_values import as_it_is_multiplied, is_read_often
 from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.row_values import read_by_several_loops
 from proofgrad.core.compile.fusion.rows import reductions_by_row
@@ -28,7 +29,6 @@ from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import MOST_CHOSEN
-from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
 from proofgrad.core.compile.schedule.operation_cycles import COSTLY
 from proofgrad.core.compile.schedule.scatters import pays_scatter
 from proofgrad.core.compile.steps.store import below_reshape, store
@@ -37,9 +37,6 @@ from proofgrad.core.ir.ops import COMPARE, CONVERSIONS, ELEMENTWISE, MOVEMENT, O
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, known_below, toposort
 
-# A padded value is stored if a reduction reads each of its elements so often: as copies, without masks. Where masks are vectors, which take
-# registers of a tile's sums, less often (measured with AVX2: 5 x 5 of one filter a channel take 0.6 of the time, of one filter 0.8).
-READ_OFTEN, READ_OFTEN_BY_VECTORS = 32, 16
 # Sums of products that are stored for the epilogue of another one; of more it gets a kernel of its own.
 MOST_BESIDE = 8
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
@@ -90,9 +87,9 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if (
             node.op is Ops.PAD
             and node in leads_to_reduction
-            and _is_read_often(node, consumers, target)
+            and is_read_often(node, consumers, target)
         ):
-            work.store(_as_it_is_multiplied(node, consumers, target))
+            work.store(as_it_is_multiplied(node, consumers, target))
         if (
             node.op is Ops.RESHAPE
             and not target.work_items
@@ -371,23 +368,6 @@ class _Work:
                 is_costly, reduces = is_costly or found.is_costly, reduces or found.reduces
                 has_functions = has_functions or found.has_functions
         return _Found(reads, computes, is_costly, has_functions, reduces)
-
-
-def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]], target: Target) -> bool:
-    """Whether windows over a padded value read it so often that asking each time costs more."""
-    by_vectors = target.vector_bytes and not target.work_items and masks_are_vectors(target)
-    often = READ_OFTEN_BY_VECTORS if by_vectors else READ_OFTEN
-    end = pad
-    while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT | CONVERSIONS:
-        (end,) = consumers[end]
-    return elements(end.shape) >= often * elements(pad.shape) > 0
-
-
-def _as_it_is_multiplied(pad: UOp, consumers: dict[UOp, list[UOp]], target: Target) -> UOp:
-    """What is stored of a padded value that is read often: on cores, which convert floats before they multiply, converted once."""
-    users = consumers[pad]
-    is_converted = len(users) == 1 and users[0].op in CONVERSIONS and users[0].dtype.is_float
-    return users[0] if is_converted and pad.dtype.is_float and target.lockstep == 1 else pad
 
 
 def _below_movement(node: UOp, stored: set[UOp]) -> UOp:

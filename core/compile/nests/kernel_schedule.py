@@ -21,6 +21,7 @@ MOST_COPIES = 64
 MOST_ITEMS = 1024
 MOST_WARPS = 32
 MOST_MATRICES = 16  # of results, that a unit sums at once
+LINES = "/lines"  # of matrices that each lie in a line of columns
 MOST_AHEAD = 5  # blocks of steps, that are copied while one is multiplied
 MOST_STEPS = 256  # of a sum, whose operands a group keeps
 MOST_SIDE = 256  # of a tile that goes through memory of a group
@@ -133,13 +134,18 @@ NO_WARP_TILE = WarpTile(0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A core's unit sums so many matrices of results at once, side by side along the rows and along the columns."""
+    """A core's unit sums so many matrices of results at once, side by side along the rows and along the columns.
+
+    `lines`: no matrix goes over the end of a line of columns, as of the pixels of an image, so that its columns lie side by side.
+    """
 
     rows: int
     columns: int
+    lines: bool = False
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.columns}" if self.rows else "none"
+        lines = LINES if self.lines else ""
+        return f"{self.rows}x{self.columns}{lines}" if self.rows else "none"
 
 
 NO_MATRICES = Matrices(0, 0)
@@ -351,8 +357,8 @@ def _warps(text: str) -> WarpTile | None:
 def _matrices(text: str) -> Matrices | None:
     if text == "none":
         return NO_MATRICES
-    numbers = _numbers(text, 2)
-    made = NO_MATRICES if numbers is None else Matrices(*numbers)
+    numbers = _numbers(text.removesuffix(LINES), 2)
+    made = NO_MATRICES if numbers is None else Matrices(*numbers, text.endswith(LINES))
     return made if 0 < made.rows * made.columns <= MOST_MATRICES else None
 
 
@@ -443,7 +449,10 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
         _shared,
         f"none, or ROWITEMSxCOLUMNITEMSxSTEPS, up to {MOST_ITEMS} items, up to {MOST_STEPS} steps",
     ),
-    "matrices": (_matrices, f"none, or ROWSxCOLUMNS, up to {MOST_MATRICES}"),
+    "matrices": (
+        _matrices,
+        f"none, or ROWSxCOLUMNS, up to {MOST_MATRICES}, or ROWSxCOLUMNS{LINES}",
+    ),
     "warps": (
         _warps,
         f"none, or ROWWARPSxCOLUMNWARPSxROWTILESxCOLUMNTILES, up to {MOST_WARPS} warps, up to {MOST_COPIES} tiles",

@@ -10,6 +10,7 @@ other side. Both factors are copied into tables first, in the order in which the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target, TileUnit
@@ -21,7 +22,7 @@ from proofgrad.core.compile.schedule.threads import shares_work
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS
 from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, tile_units
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 
 # To put a vector into a table that is filled in the order in which memory lies, or in another (measured: Sapphire Rapids); to
 # store a row of results.
@@ -50,12 +51,14 @@ def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule
     unit = unit_of(product, target)
     if unit is None or not _may_be_unmasked(product, unit):
         return None
-    made = _most_square(product, unit) if override.matrices is None else override.matrices
-    if made.rows * made.columns > unit.sums:
-        return None
     asked = override.rows, override.columns, override.tile, override.staged, override.blocks
     is_other = any([x is not None for x in asked]) or bool(override.reduction_block)
-    if override.matrices is None and (is_other or not _pays(product, unit, made, target)):
+    if override.matrices is None and is_other:
+        return None
+    made = _fastest(product, unit, target) if override.matrices is None else override.matrices
+    if made.rows * made.columns > unit.sums:
+        return None
+    if override.matrices is None and not _pays(product, unit, made, target):
         return None
     vectors = int(_cycles(product, unit, made)) * target.lanes(unit.total)
     return Schedule(
@@ -72,10 +75,19 @@ def ways_of_matrices(kernel: UOp, target: Target) -> list[Matrices]:
     """All that may be tried for a kernel."""
     product = find_product(kernel)
     unit = None if product is None else unit_of(product, target)
-    if unit is None:
-        return []
-    sizes = range(1, unit.sums + 1)
-    return [Matrices(high, wide) for high in sizes for wide in sizes if high * wide <= unit.sums]
+    return [] if product is None or unit is None else _ways(product, unit)
+
+
+def _ways(product: GroupProduct, unit: TileUnit) -> list[Matrices]:
+    sizes, lines = range(1, unit.sums + 1), (False, True)[: len(product.columns)]
+    fitting = [(high, wide) for high in sizes for wide in sizes if high * wide <= unit.sums]
+    return [Matrices(high, wide, is_in_lines) for is_in_lines in lines for high, wide in fitting]
+
+
+def columns_lie_in_lines(product: GroupProduct, made: Matrices) -> bool:
+    """Whether the columns of each matrix lie side by side in memory."""
+    is_line = made.lines or len(product.columns) == 1
+    return is_line and runs_along(product.column_factor, product.columns[-1])
 
 
 def tiles_along(size: int, unit: TileUnit, at_once: int) -> int:
@@ -101,59 +113,113 @@ def _may_be_unmasked(product: GroupProduct, unit: TileUnit) -> bool:
     return is_whole or all([x.op is Ops.LOAD for x in factors])
 
 
-def _most_square(product: GroupProduct, unit: TileUnit) -> Matrices:
-    """As many as the unit keeps, with which the fewest matrices are loaded."""
-    _, rows, columns, _ = product.sizes
-    sizes = range(1, unit.sums + 1)
-    ways = [(high, wide) for high in sizes for wide in sizes if high * wide <= unit.sums]
+def _fastest(product: GroupProduct, unit: TileUnit, target: Target) -> Matrices:
+    """In lines of columns or not, whichever takes less with its tables; as many as the unit keeps, with which the fewest are loaded."""
+    ways = _ways(product, unit)
+    lines = dict.fromkeys([made.lines for made in ways])
+    squares = [
+        min([x for x in ways if x.lines is one], key=lambda x: _loads(product, unit, x))
+        for one in lines
+    ]
+    return min(squares, key=lambda made: _with_tables(product, unit, made, target))
 
-    def cost(way: tuple[int, int]) -> tuple[float, int]:
-        high, wide = tiles_along(rows, unit, way[0]), tiles_along(columns, unit, way[1])
-        return high * wide * (1 + 1 / way[0] + 1 / way[1]), way[0] * way[1]
 
-    return Matrices(*min(ways, key=cost))
+def _loads(product: GroupProduct, unit: TileUnit, made: Matrices) -> tuple[float, int]:
+    """Products of matrices, and the loads for them; of the same the fewest matrices."""
+    high, wide = _tiles(product, unit, made)
+    return high * wide * (1 + 1 / made.rows + 1 / made.columns), made.rows * made.columns
 
 
 def _pays(product: GroupProduct, unit: TileUnit, made: Matrices, target: Target) -> bool:
     """Whether the unit and the tables that it reads take fewer cycles than vectors do."""
-    _, rows, columns, steps = product.sizes
-    high = tiles_along(rows, unit, made.rows)
-    wide = tiles_along(columns, unit, made.columns)
-    depth = -(-steps // (unit.groups * unit.group))
-    by_unit = _cycles(product, unit, made) + 2 * target.core.launch_cycles
+    by_unit = _with_tables(product, unit, made, target) + 2 * target.core.launch_cycles
     pairs = 2 if target.has_dot and unit.total.is_int else 1
     by_vectors = prod(product.sizes) / (pairs * target.multiply_adds(unit.total))
-    loops = product.reduction.src[1:]
-    for factor, tiles, in_order, across in (
-        (product.row_factor, high, loops, product.rows),
-        (product.column_factor, wide, product.columns, loops),
+    for table in _tables(product, unit, made):
+        if table.nbytes > target.room_bytes:  # it comes from memory in any case
+            by_vectors += table.nbytes_below / target.core.memory_bytes_a_cycle
+        if table.is_column and table.lies_across:  # vectors gather it, or copy
+            by_vectors += table.elements * target.core.copy_cycles
+    return bool(by_unit < by_vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A copy of a factor for the unit: so many vectors and elements; whether these lie in its order in memory, or across."""
+
+    is_column: bool
+    vectors: int
+    elements: int
+    nbytes: int
+    nbytes_below: int  # of what is copied, which windows may show several times
+    lies_in_order: bool
+    lies_across: bool
+
+
+def _tables(product: GroupProduct, unit: TileUnit, made: Matrices) -> list[_Table]:
+    """Of the rows, and of the columns."""
+    depth = -(-product.sizes[3] // (unit.groups * unit.group))
+    loops, found = product.reduction.src[1:], []
+    for is_column, factor, tiles in zip(
+        (False, True), _factors(product), _tiles(product, unit, made)
     ):
         others = [size_of(x) for x in product.others if x in loops_of(factor)]
         vectors = prod(others) * tiles * depth * unit.side
         elements = vectors * unit.groups * unit.group
-        lies_across = _runs_along_one(factor, across)
-        if _runs_along_one(factor, in_order):
-            by_unit += vectors * COPY_CYCLES
-        elif lies_across:
-            by_unit += vectors * ORDER_CYCLES
-        else:  # each element is gathered
-            by_unit += elements * target.core.copy_cycles
         nbytes = elements * unit.rows.itemsize
-        if nbytes > target.room_bytes:  # it comes from memory in any case
-            by_unit += nbytes / target.core.memory_bytes_a_cycle
-            by_vectors += nbytes / target.core.memory_bytes_a_cycle
-        if factor is product.column_factor and lies_across:  # vectors gather it, or copy
-            by_vectors += elements * target.core.copy_cycles
-    return bool(by_unit < by_vectors)
+        along_steps = _runs_along_one(factor, loops)
+        along_side = (
+            columns_lie_in_lines(product, made)
+            if is_column
+            else _runs_along_one(factor, product.rows)
+        )
+        order = (along_side, along_steps) if is_column else (along_steps, along_side)
+        below = min(nbytes, _bytes_below(factor))
+        found.append(_Table(is_column, vectors, elements, nbytes, below, *order))
+    return found
+
+
+def _with_tables(product: GroupProduct, unit: TileUnit, made: Matrices, target: Target) -> float:
+    """Cycles of the unit, and of filling its tables."""
+    cycles = _cycles(product, unit, made)
+    for table in _tables(product, unit, made):
+        if table.lies_in_order:
+            cycles += table.vectors * COPY_CYCLES
+        elif table.lies_across:
+            cycles += table.vectors * ORDER_CYCLES
+        else:  # each element is gathered
+            cycles += table.elements * target.core.copy_cycles
+        if table.nbytes > target.room_bytes:
+            cycles += table.nbytes / target.core.memory_bytes_a_cycle
+    return cycles
 
 
 def _cycles(product: GroupProduct, unit: TileUnit, made: Matrices) -> float:
     """Of the unit, and to store what it gives."""
-    batch, rows, columns, steps = product.sizes
-    high = tiles_along(rows, unit, made.rows)
-    wide = tiles_along(columns, unit, made.columns)
+    (high, wide), (batch, _, _, steps) = _tiles(product, unit, made), product.sizes
     depth = -(-steps // (unit.groups * unit.group))
     return batch * high * wide * (depth * unit.cycles + unit.side * STORE_CYCLES)
+
+
+def _tiles(product: GroupProduct, unit: TileUnit, made: Matrices) -> tuple[int, int]:
+    """Matrices along the rows, and along the columns, in whole turns of those that are summed at once."""
+    *lines, last = product.columns
+    columns = product.sizes[2]
+    if made.lines:
+        columns = (
+            prod([size_of(x) for x in lines]) * tiles_along(size_of(last), unit, 1) * unit.side
+        )
+    return tiles_along(product.sizes[1], unit, made.rows), tiles_along(columns, unit, made.columns)
+
+
+def _factors(product: GroupProduct) -> tuple[UOp, UOp]:
+    return product.row_factor, product.column_factor
+
+
+def _bytes_below(factor: UOp) -> int:
+    """Of all memory that a factor reads."""
+    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
+    return sum([n.src[0].src[0].arg[1] * n.dtype.itemsize for n in loads])
 
 
 def _runs_along_one(factor: UOp, loops: Sequence[UOp]) -> bool:

@@ -14,6 +14,7 @@ results are made of them:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -22,7 +23,12 @@ from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Sche
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
-from proofgrad.core.compile.schedule.matrices import tiles_along, turns_of_columns, unit_of
+from proofgrad.core.compile.schedule.matrices import (
+    columns_lie_in_lines,
+    tiles_along,
+    turns_of_columns,
+    unit_of,
+)
 from proofgrad.core.compile.schedule.shared_tiles import runs_along
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import local_buffer
@@ -43,7 +49,11 @@ def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[
     matrices = schedule.matrices
     assert matrices is not None
     nest, row = as_one(nest, product.rows)
-    nest, column = as_one(nest, product.columns)
+    nest, columns = (
+        _lines(nest, product.columns, unit) if matrices.lines else (nest, product.columns)
+    )
+    lie_so = columns_lie_in_lines(product, matrices)
+    nest, column = as_one(nest, columns)
     nest, step = as_one(nest, product.reduction.src[1:])
     inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
     nest = split(nest, step, (unit.groups * unit.group,), (NewLoop(*step.arg), inner))
@@ -59,12 +69,25 @@ def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[
         found = _factors(_reduction(nest), row, unit)
         require(found is not None, "no factors that the unit takes")
         assert found is not None
+        lies_along = lie_so if is_column else runs_along(found[False], row)
         fill, nest = _table(
-            nest, found[is_column], side, tiles, unit, is_column, bool(schedule.threads)
+            nest, found[is_column], side, tiles, unit, is_column, lies_along, bool(schedule.threads)
         )
         filling.append(fill)
     decided = replace(schedule, rows=row.arg[0], columns=column.arg[0])
     return (*filling, nest.scheduled(decided))
+
+
+def _lines(
+    nest: LoopNest, columns: Sequence[UOp], unit: TileUnit
+) -> tuple[LoopNest, tuple[UOp, ...]]:
+    """The loops of columns, the last of which is cut where a matrix ends: none goes over the end of a line."""
+    *outer, last = columns
+    made = NewLoop(*last.arg), NewLoop(fresh_number(nest.graph), last.arg[1])
+    nest = split(nest, last, (unit.side,), made)
+    pieces = -(-size_of(last) // unit.side), unit.side
+    cut = [UOp.range(size, x.number, x.role) for size, x in zip(pieces, made) if size > 1]
+    return nest, (*outer, *cut)
 
 
 def _table(
@@ -74,16 +97,17 @@ def _table(
     tiles: int,
     unit: TileUnit,
     is_column: bool,
+    lies_along: bool,
     threads: bool,
 ) -> tuple[LoopNest, LoopNest]:
-    """The nest that fills the table of a factor, and the one that reads it."""
+    """The nest that fills the table of a factor, and the one that reads it. `lies_along`: it lies side by side along the matrices' side."""
     *around, inner = _reduction(nest).src[1:]
     free = loops_of(factor)
     others = [x for x in output_loops(nest.graph) if x in free and x is not side]
     whole = [Digit(x, size_of(x), NewLoop(k)) for k, x in enumerate(others)]
     number = len(whole)
     # Columns that lie side by side are read in lines: all of them for some steps, then for the next ones.
-    by_steps = is_column and runs_along(factor, side)
+    by_steps = is_column and lies_along
     tile, steps = NewLoop(number + by_steps), NewLoop(number + 1 - by_steps)
     of_side, of_step = NewLoop(number + 3), NewLoop(number + 4)
     outer = [Digit(side, tiles, tile, unit.side), *[Digit(x, size_of(x), steps) for x in around]]
@@ -97,7 +121,7 @@ def _table(
     else:
         layout = [Digit(side, unit.side, of_side), Digit(inner, size_of(inner), of_step)]
     fill, nest = stage(nest, factor, (*whole, *outer, *layout))
-    lanes = {of_side: runs_along(factor, side), of_step: runs_along(factor, inner)}
+    lanes = {of_side: lies_along, of_step: runs_along(factor, inner)}
     vectors = [Vectors(x.number, sizes[x]) for x, is_along in lanes.items() if is_along]
     if not vectors:
         return fill, nest

@@ -1,0 +1,68 @@
+"""Padded values that windows read often: whether they get a buffer, and in which type.
+
+Owns: these choices, heuristics. Does not own: all others of what is stored (kernels.py).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.sums_of_products import is_product
+from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
+from proofgrad.core.compile.steps.mma_in_item import tile_units
+from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.uop import UOp
+
+Consumers = dict[UOp, list[UOp]]
+
+# A padded value is stored if a reduction reads each of its elements so often: as copies, without masks. Where masks are vectors, which take
+# registers of a tile's sums, less often (measured with AVX2: 5 x 5 of one filter a channel take 0.6 of the time, of one filter 0.8).
+READ_OFTEN, READ_OFTEN_BY_VECTORS = 32, 16
+
+
+def is_read_often(pad: UOp, consumers: Consumers, target: Target) -> bool:
+    """Whether windows over a padded value read it so often that asking each time costs more."""
+    by_vectors = target.vector_bytes and not target.work_items and masks_are_vectors(target)
+    often = READ_OFTEN_BY_VECTORS if by_vectors else READ_OFTEN
+    return elements(_shown(pad, consumers).shape) >= often * elements(pad.shape) > 0
+
+
+def as_it_is_multiplied(pad: UOp, consumers: Consumers, target: Target) -> UOp:
+    """What is stored of a padded value that is read often.
+
+    On cores, which convert floats before they multiply, it is converted once; but where a unit takes it as it is.
+    """
+    users = consumers[pad]
+    is_converted = len(users) == 1 and users[0].op in CONVERSIONS and users[0].dtype.is_float
+    if not is_converted or not pad.dtype.is_float or target.lockstep != 1:
+        return pad
+    return pad if _unit_takes(pad, consumers, target) else users[0]
+
+
+def _unit_takes(pad: UOp, consumers: Consumers, target: Target) -> bool:
+    """Whether a matrix unit of a core multiplies a padded value, in sums as long as its matrices: those of fewer steps go by vectors."""
+    depths = [
+        unit.groups * unit.group
+        for unit in tile_units(target.matrix_units)
+        if pad.dtype in (unit.rows, unit.columns)
+    ]
+    if not depths:
+        return False
+    products = [node for node in consumers[_shown(pad, consumers)] if is_product(node)]
+    sums = [user for node in products for user in consumers[_shown(node, consumers)]]
+    steps = [
+        prod([user.src[0].shape[a] for a in user.arg[1]])
+        for user in sums
+        if user.op is Ops.REDUCE_AXIS
+    ]
+    return bool(steps) and max(steps) >= min(depths)
+
+
+def _shown(pad: UOp, consumers: Consumers) -> UOp:
+    """What the one way of movement operations and conversions from a value shows of it."""
+    end = pad
+    while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT | CONVERSIONS:
+        (end,) = consumers[end]
+    return end
