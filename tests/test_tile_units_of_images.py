@@ -81,14 +81,18 @@ def convolution(images: tuple[int, ...], filters: int) -> Tensor:
     return x.conv2d(w, dtype=dtypes.int32)
 
 
-@pytest.mark.parametrize(("width", "is_in_lines"), [(58, True), (50, True), (4, False)])
-def test_matrices_are_lines_where_those_fill_them(width: int, is_in_lines: bool) -> None:
-    """The lines of 48 and 56 pixels that are left take three and four matrices of 16; those of 2 would leave most of each empty."""
+@pytest.mark.parametrize(
+    ("images", "is_in_lines"),
+    [((4, 64, 58, 58), True), ((4, 64, 50, 50), True), ((64, 256, 4, 4), False)],
+)
+def test_matrices_are_lines_where_those_fill_them(
+    images: tuple[int, ...], is_in_lines: bool
+) -> None:
+    """Lines of 48 and 56 pixels take three and four matrices of 16; those of 2 would leave most of each empty."""
     target = Target(
         "AMX", vector_bytes=64, vector_registers=32, matrix_units=tuple(units_of_bytes())
     )
-    channels = 64 if is_in_lines else 512
-    kernel = kernel_of(lambda: convolution((4, channels, width, width), channels))
+    kernel = kernel_of(lambda: convolution(images, images[1]))
     chosen = choose_matrices(kernel, target, Schedule())
     assert chosen is not None and chosen.matrices is not None
     assert chosen.matrices.lines is is_in_lines
