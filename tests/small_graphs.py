@@ -306,6 +306,8 @@ def operations() -> Iterator[UOp]:
 
 def _uses_of_slice(taken: UOp) -> Iterator[UOp]:
     yield taken.alu(Ops.NEG)
+    for beside in _next(taken):
+        yield taken.alu(Ops.NEG).alu(Ops.MUL, beside)
     whole, shape = taken.src[0], taken.shape
     if len(shape) == 2 and taken.arg[0] == (0, 1):
         last = tuple([(n - (e - b), n) for (b, e), n in zip(taken.arg, whole.shape)])
@@ -314,6 +316,18 @@ def _uses_of_slice(taken: UOp) -> Iterator[UOp]:
         if shape == (1, 1):
             total = UOp(Ops.RESHAPE, taken.dtype, (reduced(whole, Ops.ADD, (0, 1)),), (1, 1))
             yield taken.alu(Ops.ADD, total)
+
+
+def _next(taken: UOp) -> Iterator[UOp]:
+    """The slice beside one of one element of one axis, and of all others, in the memory that it is of."""
+    sizes = enumerate(zip(taken.arg, taken.src[0].shape))
+    cut = [axis for axis, (ends, size) in sizes if ends != (0, size)]
+    if len(cut) == 1 and taken.shape[cut[0]] == 1:
+        (axis,) = cut
+        begin, end = taken.arg[axis]
+        if end < taken.src[0].shape[axis]:
+            beside = (*taken.arg[:axis], (begin + 1, end + 1), *taken.arg[axis + 1 :])
+            yield UOp(Ops.SHRINK, taken.dtype, taken.src, beside)
 
 
 def sets_of_kernels(graph: UOp) -> Iterator[Arguments]:

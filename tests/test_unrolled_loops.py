@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from proofgrad.core.compile.fusion.views import FEW_REDUCTIONS, MOST_PLACED
 from proofgrad.core.compile.schedule.operation_cycles import OPERATION_CYCLES
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
 
 def real(*shape: int, seed: int = 0) -> Tensor:
@@ -126,6 +127,39 @@ def test_sums_of_all_steps(steps: int) -> None:
         x = x + np.sin(x) * 0.1
         expected.append(x.sum())
     assert np.allclose(sums_of_steps(steps).numpy(), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("places", [(0, 1), (1, 0), (0, 1, 2), (2, 0, 0)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 9, 7), (2, 3, 9, 1), (3, 9, 64)], ids=str)
+def test_steps_that_read_those_beside_them_have_one_kernel(
+    shape: tuple[int, ...], places: tuple[int, ...]
+) -> None:
+    x, axis = real(*shape), shape.index(9)
+    values, steps = x.numpy(), range(1, 8 - max(places))
+    made, expected = [], []
+    for step in steps:
+        taken = [x[(slice(None),) * axis + (step + place,)] for place in places]
+        made.append(taken[0] * 0.5 - taken[1] + taken[-1].floor())
+        rows = [values.take(step + place, axis) for place in places]
+        expected.append(rows[0] * np.float32(0.5) - rows[1] + np.floor(rows[-1]))
+    graph = compiler().kernel_graph(graph_to_run([value.uop for value in made], "CPU"))
+    assert len(graph.src) == len(steps) and len({call.src[0] for call in graph.src}) == 1
+    Tensor.realize(*made)
+    assert np.array_equal([value.numpy() for value in made], expected)
+
+
+@pytest.mark.parametrize("places", [range(9), (0, 8)], ids=str)
+def test_a_kernel_that_reads_from_the_first_to_the_last_step_has_all_of_the_memory(
+    places: Sequence[int],
+) -> None:
+    x = real(4, 9, 5)
+    total = x[:, places[0]]
+    for k in places[1:]:
+        total = total - x[:, k]
+    (body,) = bodies(total)
+    assert [n.arg for n in body.toposort() if n.op is Ops.PARAM] == [(1, 4 * 9 * 5)]
+    first, *others = [x.numpy()[:, k] for k in places]
+    assert np.array_equal(total.numpy(), functools.reduce(np.subtract, others, first))
 
 
 @pytest.mark.heuristics

@@ -203,14 +203,15 @@ def _in_memory(node: UOp, whole: UOp) -> UOp:
 
 
 def _row(flat: UOp, first: int, end: int) -> UOp:
-    """The elements of a row from `first` on, and before `end`: of what is padded behind, of what is there."""
+    """The elements of a row from `first` on, and before `end`: of what is padded behind, of what is there; of a part, of what that is of."""
     if flat.op is Ops.PAD and flat.arg[0][0] == 0 and end <= flat.src[0].shape[0]:
         flat = flat.src[0]
-    return (
-        flat
-        if (first, end) == (0, flat.shape[0])
-        else UOp(Ops.SHRINK, flat.dtype, (flat,), ((first, end),))
-    )
+    if (first, end) == (0, flat.shape[0]):
+        return flat
+    if flat.op is Ops.SHRINK:
+        begin = flat.arg[0][0]
+        return _row(flat.src[0], begin + first, begin + end)
+    return UOp(Ops.SHRINK, flat.dtype, (flat,), ((first, end),))
 
 
 # -- memory that buffers share --------------------------------------------------------------------------

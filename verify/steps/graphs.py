@@ -127,13 +127,18 @@ def element_of_part(world: World) -> None:
 
 
 def element_of_part_with_gaps(world: World) -> None:
-    """Element (i, 0, t) of what begins where a slice of element `at` of the second axis does is element (i, at, t), and there."""
+    """Element (i, at, t) of what begins where a slice of element `first` of the second axis does is element (i, first + at, t), and there."""
     count, size, behind = world.number("n", 1), world.number("s", 1), world.number("k", 1)
-    at = world.number("at", 0, size)
-    i, t = world.number("i", 0, count), world.number("t", 0, behind)
-    begin, reach = begin_of(0, size, at, behind), reach_of(count, size, behind)
-    element = row_major((i, at, t), (count, size, behind))
-    inside = row_major((i, 0, t), (count, size, behind))
+    first, width = world.number("first", 0, size), world.number("width", 1)
+    world.suppose(first + width <= size)
+    i, at, t = (
+        world.number("i", 0, count),
+        world.number("at", 0, width),
+        world.number("t", 0, behind),
+    )
+    begin, reach = begin_of(0, size, first, behind), reach_of(count, size, width, behind)
+    element = row_major((i, first + at, t), (count, size, behind))
+    inside = row_major((i, at, t), (count, size, behind))
     world.claim("the same element", begin + inside == element)
     world.claim("from the first on", inside >= 0)
     world.claim("as far as it reaches", inside < reach)

@@ -10,6 +10,7 @@ one, all of those behind. The kernels for parts of one size are then the same, w
 
 A slice of one element of an inner axis, x[:, t], has gaps. It is that of the first element in what begins where it does, as
 far as it reaches, with nothing behind that up to the size of the whole. So are the kernels of all steps of a loop over time.
+Several slices of one memory, x[:, t - 1] and x[:, t], are those of the first few elements in what begins where the first one does.
 
     m[0:3, 1:2]    1  5  9          p:  1  2  3  4  5  6  7  8  9  (-  -  -)         p[0:3, 0:1]
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from proofgrad.core.compile.steps.loop_nest import require
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, graph_step
@@ -35,9 +36,9 @@ def begin_of(before: Any, size: Any, first: Any, behind: Any) -> Any:
     return (before * size + first) * behind
 
 
-def reach_of(count: Any, size: Any, behind: Any) -> Any:
-    """How far `count` elements of a first axis reach, of each of which all `behind` elements of a third one, and one of `size` on the second."""
-    return (count - 1) * size * behind + behind
+def reach_of(count: Any, size: Any, width: Any, behind: Any) -> Any:
+    """How far `count` elements of a first axis reach, of each of which all `behind` elements of a third one, and `width` of `size` on the second."""
+    return (count - 1) * size * behind + width * behind
 
 
 # -- the step -------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ def parts_of(call: UOp) -> dict[UOp, UOp]:
     found: dict[UOp, UOp] = {}
     if call.src[0].src[0].op is Ops.COPY:
         return found
-    gaps: dict[UOp, UOp] = {}
+    gaps: dict[UOp, list[_Gap]] = {}  # of each memory
     nodes = toposort((call.src[0],))
     for node in nodes:
         if node.op is Ops.SHRINK:
@@ -67,14 +68,15 @@ def parts_of(call: UOp) -> dict[UOp, UOp]:
             if param.op is Ops.PARAM and param.arg[0]:
                 part = _part(call.src[1 + param.arg[0]], node)
                 found |= {} if part is None else {node: part}
-                wide = _part_with_gaps(call.src[1 + param.arg[0]], node)
-                gaps |= {} if wide is None or part is not None else {node: wide}
+                gap = _gap(call.src[1 + param.arg[0]], node)
+                if gap is not None and part is None:
+                    gaps.setdefault(param, []).append(gap)
     if gaps and not any([node.op is Ops.PAD or node.op is Ops.SKEW for node in nodes]):
-        # of a memory of which a kernel reads nothing but a slice
+        # of a memory of which a kernel reads nothing but slices of one axis
         readers = _readers(nodes)
-        found |= {
-            node: wide for node, wide in gaps.items() if readers[_below_shape(node.src[0])] == 1
-        }
+        for memory, of_memory in gaps.items():
+            if readers[memory] == len(of_memory):
+                found |= _parts_with_gaps(call.src[1 + memory.arg[0]], of_memory)
     return found
 
 
@@ -114,8 +116,16 @@ def _part(buffer: UOp, taken: UOp) -> UOp | None:
     return UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((begin, begin + count),))
 
 
-def _part_with_gaps(buffer: UOp, taken: UOp) -> UOp | None:
-    """What a slice of one element of one axis, and all of the others, reaches over, from its first element to its last."""
+class _Gap(NamedTuple):
+    """A slice of one element of one axis, of number `at`, and all of the axes before and behind."""
+
+    taken: UOp
+    axes: tuple[int, int, int]  # elements of the axes before, of that axis, of those behind
+    at: int
+
+
+def _gap(buffer: UOp, taken: UOp) -> _Gap | None:
+    """A slice of a buffer of one element of one axis; None for another."""
     shape, ranges = taken.src[0].shape, taken.arg
     if buffer.op is not Ops.BUFFER or not is_plain(shape) or not is_plain(sum(ranges, ())):
         return None
@@ -123,21 +133,37 @@ def _part_with_gaps(buffer: UOp, taken: UOp) -> UOp | None:
     if len(cut) != 1 or ranges[cut[0]][1] - ranges[cut[0]][0] != 1 or not prod(taken.shape):
         return None
     (axis,) = cut
-    before, behind = prod(shape[:axis]), prod(shape[axis + 1 :])
-    begin = begin_of(0, shape[axis], ranges[axis][0], behind)
-    reach = reach_of(before, shape[axis], behind)
-    return UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((begin, begin + reach),))
+    return _Gap(taken, (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), ranges[axis][0])
 
 
-def _in_part(part: UOp, taken: UOp) -> UOp:
-    """The elements of a slice, from the part of memory, a PARAM, that it is or reaches over."""
-    shape, count = taken.src[0].shape, part.arg[1]
-    if count == prod(taken.shape):
-        return UOp(Ops.RESHAPE, taken.dtype, (part,), taken.shape)
-    whole = UOp(Ops.PAD, taken.dtype, (part,), ((0, prod(shape) - count),))
+def _parts_with_gaps(buffer: UOp, gaps: Collection[_Gap]) -> dict[UOp, UOp]:
+    """What slices of one axis reach over, from the first element of the first one to the last of the last; nothing where that is all there is."""
+    if len({gap.axes for gap in gaps}) > 1:
+        return {}
+    ((before, size, behind),) = {gap.axes for gap in gaps}
+    first, last = min([gap.at for gap in gaps]), max([gap.at for gap in gaps])
+    width = last + 1 - first
+    if width == size:
+        return {}
+    begin = begin_of(0, size, first, behind)
+    reach = reach_of(before, size, width, behind)
+    part = UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((begin, begin + reach),))
+    return {gap.taken: part for gap in gaps}
+
+
+def _in_part(memory: UOp, part: UOp, taken: UOp) -> UOp:
+    """The elements of a slice, from the PARAM of the part of memory that it is or reaches over."""
+    ((begin, end),) = part.arg
+    if end - begin == prod(taken.shape):
+        return UOp(Ops.RESHAPE, taken.dtype, (memory,), taken.shape)
+    shape = taken.src[0].shape
+    whole = UOp(Ops.PAD, taken.dtype, (memory,), ((0, prod(shape) - (end - begin)),))
     shaped = UOp(Ops.RESHAPE, taken.dtype, (whole,), shape)
-    first = tuple([(0, size) for size in taken.shape])
-    return UOp(Ops.SHRINK, taken.dtype, (shaped,), first)
+    ranges = list(taken.arg)
+    (axis,) = [k for k, size in enumerate(shape) if ranges[k] != (0, size)]
+    first = begin // prod(shape[axis + 1 :])  # where it counts from now
+    ranges[axis] = (ranges[axis][0] - first, ranges[axis][1] - first)
+    return UOp(Ops.SHRINK, taken.dtype, (shaped,), tuple(ranges))
 
 
 def _over_parts(call: UOp) -> UOp:
@@ -154,7 +180,8 @@ def _over_parts(call: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     for node in toposort((call.src[0],), lambda node: node not in parts):
         if node in parts:
-            done[node] = _in_part(parameter(parts[node], parts[node].shape[0]), node)
+            part = parts[node]
+            done[node] = _in_part(parameter(part, part.shape[0]), part, node)
         elif node.op is Ops.PARAM and node.arg[0]:
             done[node] = parameter(call.src[1 + node.arg[0]], node.arg[1])
         else:
