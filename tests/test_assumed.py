@@ -9,6 +9,7 @@ from rules_from_text import unproven_library
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite import facts as facts_module
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.instances import MOST_STEPS, assumed
@@ -80,6 +81,25 @@ def test_nothing_is_assumed_in_a_term_that_is_too_large() -> None:
         large = large * Z + k
     assert assumed(small * Z, P, TRUE, FACTS) is TRUE.where(X, Y) * Z
     assert assumed(large, P, TRUE, FACTS) is large
+
+
+@pytest.mark.parametrize("told_apart", [1024, 1])
+def test_a_chain_of_choices_is_not_walked_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch, told_apart: int
+) -> None:
+    monkeypatch.setattr(facts_module, "DIFFERENT_TRUTHS", told_apart)
+    asked, facts = 0, Facts(unproven_library()["bounds"])
+    truths = [X < k for k in range(40)]
+    assert all([facts.may_hold(truth, truth) for truth in truths])
+    chain = Y
+    for truth in truths:
+        assert assumed(chain, truth, TRUE, facts) is chain
+        asked += facts.may_hold(chain, truth)
+        chain = truth.where(chain * 3, chain + Z)
+    assert asked == (0 if told_apart > 1 else len(truths) - 1)
+    assert all(facts.may_hold(chain, truth) for truth in truths)
+    assert assumed(truths[0].where(X, Y), truths[0], TRUE, facts) is TRUE.where(X, Y)
+    assert not facts.may_hold(loaded(1, INT, P), P)  # an access keeps its mask
 
 
 def test_a_costly_function_is_not_computed_once_for_each_branch() -> None:

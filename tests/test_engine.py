@@ -300,6 +300,23 @@ def test_the_journal_counts_rules_sets_and_missing_evidence() -> None:
     assert (proven.total, proven.unproven) == (2, 0)
 
 
+@pytest.mark.parametrize(("first", "taken"), [(0, "t.zero"), (4, "t.one")])
+def test_the_way_that_a_constant_condition_does_not_take_is_not_looked_at(
+    first: int, taken: str
+) -> None:
+    """As what a part of a loop over joined memories does not read."""
+    rules = """ruleset t over int32 rule below: x < 4 => true where hi(x) < 4
+    rule not_below: x < 4 => false where 4 <= lo(x)
+    rule yes: where(true, x, y) => x   rule no: where(false, x, y) => y
+    rule zero: x + 0 => x   rule one: x * 1 => x"""
+    journal = Journal()
+    condition = UOp(Ops.CAST, dtypes.int32, (R0 + first if first else R0,)) < 4
+    x, y = value(0, dtypes.int32), value(1, dtypes.int32)
+    found = rewrite(condition.where(x + 0, y * 1), rules, journal=journal)
+    assert found is (x if taken == "t.zero" else y)
+    assert journal.applied.keys() & {"t.zero", "t.one"} == {taken}
+
+
 def test_rules_that_undo_each_other_are_an_error_that_names_them() -> None:
     rules = (
         "ruleset t over index rule there: max(x, y) => min(x, y)  rule back: min(x, y) => max(x, y)"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakMethod
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import CONST, FLOORDIV, MUL, RANGE
+from proofgrad.core.ir.op_names import CONST, FLOORDIV, MUL, RANGE, WHERE
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -141,6 +141,15 @@ class Rewriter:
             sources = tuple(map(normal, node.src))
             if None in sources:  # not settled, or settled as a sum that is not written yet
                 missing = [s for s in node.src if s not in settled]
+                if missing and node.op is WHERE:
+                    if node.src[0] not in settled:
+                        stack.append(node.src[0])
+                        continue
+                    decided = self._decided(node)
+                    if decided is not node:
+                        becomes[node] = decided
+                        stack.append(decided)
+                        continue
                 if missing:
                     stack.extend(missing[::-1])
                     continue
@@ -161,6 +170,15 @@ class Rewriter:
                 stack.append(over)
             becomes[over] = following
             stack.append(following)
+
+    def _decided(self, choice: UOp) -> UOp:
+        """What a rule makes of a choice whose condition is constant, before either way is looked at: the other one may be long."""
+        condition = self._normal_of(choice.src[0])
+        if condition.op is not CONST:
+            return choice
+        over = UOp(WHERE, choice.dtype, (condition, *choice.src[1:]), choice.arg)
+        following = self._first_rule(over)
+        return choice if following is over else following
 
     def _add_sum(self, node: UOp) -> Sequence[UOp] | None:
         """Settle a sum, or a sum divided by a number; gives the nodes to settle before.

@@ -25,8 +25,8 @@ from proofgrad.core.ir.op_names import (
     VARIABLE,
     WHERE,
 )
-from proofgrad.core.ir.ops import MOVEMENT, Ops
-from proofgrad.core.ir.uop import UOp, known_below, toposort
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.uop import UOp, known_below
 from proofgrad.core.rewrite.extractor_check import Extractors
 from proofgrad.core.rewrite.match import Matcher, RuleSet
 from proofgrad.core.rewrite.order import OrderKey, StableOrder, rank
@@ -42,6 +42,8 @@ _T = TypeVar("_T")
 Interval = tuple[Any, Any]  # ints, None where there is no end; of floats fractions and infinities
 Bits = tuple[int | None, int | None]  # bits that are set, bits that may be set
 
+# Truths that are told apart: of more some have the same bit, and a term may seem to hold one for another.
+DIFFERENT_TRUTHS = 1024
 # The same values in other positions, and zeros: no new infinity, no new NaN.
 _CARRIES = MOVEMENT | {Ops.BROADCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
 # Kinds of types whose nodes are worth to be asked for a fact.
@@ -66,7 +68,8 @@ class Facts:
         self._divisors: dict[UOp, int] = {}
         self._holding: dict[RuleKind, dict[UOp, bool]] = {RuleKind.FINITE: {}, RuleKind.NOT_NAN: {}}
         self._loops: dict[UOp, frozenset[UOp]] = {}
-        self._heights: dict[UOp, int] = {}
+        self._truths: dict[UOp, int] = {}  # a bit for each truth that a term is made of
+        self._bit_of_truth: dict[UOp, int] = {}
         self._loop_free: dict[UOp, bool] = {}
         self.order = StableOrder()
         self.order_key: Callable[[UOp], OrderKey] = self.order.key
@@ -229,16 +232,26 @@ class Facts:
             return [s for s in node.src if s.dtype.scalar.kind in asked]
         return ()
 
-    # -- height ---------------------------------------------------------------------------------
+    # -- truths ---------------------------------------------------------------------------------
 
-    def height(self, node: UOp) -> int:
-        """How many nodes lie on the longest way down from `node`."""
-        known = self._heights
-        if node not in known:
-            for part in toposort((node,), lambda n: n not in known):
-                if part not in known:
-                    known[part] = 1 + max([known[s] for s in part.src], default=0)
-        return known[node]
+    def may_hold(self, term: UOp, truth: UOp) -> bool:
+        """False where `term` is no elementwise operation on `truth`, or on what is made of it. No walk: a chain of choices is asked at each of them."""
+        bit = self._truths_of(term) & self._bit_of_truth.get(truth, 0)
+        return bit != 0 or not truth.dtype.is_bool
+
+    def _truths_of(self, term: UOp) -> int:
+        return known_below(
+            term, self._truths, self._find_truths, lambda n: n.src if n.op in ELEMENTWISE else ()
+        )
+
+    def _find_truths(self, node: UOp) -> int:
+        bits = 0
+        for source in node.src if node.op in ELEMENTWISE else ():
+            bits |= self._truths[source]
+        if node.dtype.is_bool:
+            bit = 1 << len(self._bit_of_truth) % DIFFERENT_TRUTHS
+            bits |= self._bit_of_truth.setdefault(node, bit)
+        return bits
 
     # -- independence ---------------------------------------------------------------------------
 

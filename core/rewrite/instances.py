@@ -42,11 +42,8 @@ def assumed(term: UOp, truth: UOp, value: UOp, facts: Facts) -> UOp:
 
 
 def _elementwise_above(term: UOp, truth: UOp, facts: Facts) -> list[UOp] | None:
-    """The elementwise nodes of `term` above and including `truth`, sources first; None: too many.
-
-    None also where `term` is no higher, so that it cannot hold `truth`: most often that is made of it.
-    """
-    if facts.height(term) <= facts.height(truth) and term is not truth:
+    """The elementwise nodes of `term` above and including `truth`, sources first; None: too many, or `truth` is none of them."""
+    if not facts.may_hold(term, truth):
         return None
     order: dict[UOp, None] = {}
     entered: set[UOp] = set()
