@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
 from proofgrad import Context, Tensor, nn
 from proofgrad.backends.llvm import printer_state
+from proofgrad.backends.llvm import two_ways as module
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.two_ways import two_ways
+from proofgrad.backends.llvm.two_ways import TwoWays, two_ways
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -66,6 +69,78 @@ def test_logarithms_of_all_but_normal_numbers_are_computed_behind_a_branch() -> 
     assert sum(n.op is Ops.WHERE for n in way.nodes) == 5
     near, far = emit(linear, "kernel", Dialect()).text.split("\nway0:\n")
     assert "select" not in near and "select" in far.split("way0.end:")[0]
+
+
+def block_of(values: list[UOp]) -> UOp:
+    """What a kernel computes in one block, sources first."""
+    return UOp(Ops.LINEAR, dtypes.void, tuple(UOp.sink(*values).toposort()[:-1]))
+
+
+def leaf(slot: int, dtype: DType = dtypes.float32) -> UOp:
+    memory = UOp(Ops.PARAM, dtype, (), (slot, 1))
+    return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, UOp.index(0))),))
+
+
+def longer(value: UOp, operations: int) -> UOp:
+    for k in range(operations):
+        value = value * 0.5 + float(k)
+    return value
+
+
+def drawn_block(draw: random.Random) -> UOp:
+    """Choices within choices, some by one condition, beside each other, with values that several need."""
+    truths = [leaf(k, dtypes.bool) for k in range(draw.randint(1, 9))]
+    values = [leaf(10 + k) for k in range(4)]
+    for k in range(draw.randint(4, 12)):
+        x = draw.choice(values[-draw.randint(1, 4) :])
+        x = longer(x if draw.random() < 0.7 else leaf(20 + k), draw.choice([0, 1, 14, 30]))
+        y = draw.choice([leaf(40 + k) + 1.0, values[-2], longer(leaf(60 + k), 3)])
+        is_sum = draw.random() < 0.3
+        values.append(x + y if is_sum else draw.choice(truths).where(*draw.sample([x, y], 2)))
+    return block_of(values[-draw.randint(1, 6) :])
+
+
+def ways_one_by_one(linear: UOp) -> dict[UOp, TwoWays]:
+    """Those of all conditions; of two that share nodes the longer."""
+    users, position = {}, {node: k for k, node in enumerate(linear.src)}
+    by_condition: dict[UOp, list[UOp]] = {}
+    for node in linear.src:
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+        if node.op is Ops.WHERE:
+            by_condition.setdefault(node.src[0], []).append(node)
+    ways = [module._way(choices, position, users) for choices in by_condition.values()]
+    found, written = {}, set()
+    for way in sorted([w for w in ways if w is not None], key=lambda way: -len(way.nodes)):
+        own = {*way.choices, *way.nodes, *way.before}
+        if written.isdisjoint(own):
+            written |= own
+            found[way.choices[0]] = way
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ways_are_those_that_are_found_one_by_one(seed: int) -> None:
+    draw, several = random.Random(seed), 0
+    for _ in range(40):
+        linear = drawn_block(draw)
+        found = two_ways(linear)
+        assert [*found.items()] == [*ways_one_by_one(linear).items()]
+        several += len(found) > 1
+    assert several
+
+
+def test_choices_within_the_way_of_another_are_not_looked_at_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a hundred memories that were joined: of each choice all others are the longer way."""
+    asked, way = [], module._way
+    monkeypatch.setattr(module, "_way", lambda *args: asked.append(args) or way(*args))
+    value = leaf(100)
+    for k in range(100):
+        value = leaf(k, dtypes.bool).where(leaf(200 + k) + 1.0, longer(value, 1))
+    ((choice, found),) = two_ways(block_of([value])).items()
+    assert choice is value and found.operand == 2 and len(asked) == 1
 
 
 @pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])

@@ -11,6 +11,7 @@ loads or stores: whether it runs can only be seen in the time that it takes.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from proofgrad.core.ir.op_names import BROADCAST, CAST, END, RANGE, WHERE
@@ -63,22 +64,49 @@ def _add_choices(
     for node in block:
         if node.op is WHERE:
             by_condition.setdefault(node.src[0], []).append(node)
-    position, ways = {node: k for k, node in enumerate(block)}, []
-    for choices in by_condition.values():
-        sides = [(_own(choices, operand, position, users), operand) for operand in (1, 2)]
-        (short, _), (longer, operand) = sorted(sides, key=lambda side: len(side[0]))
-        if not short or len(longer) < max(LEAST_NODES, len(short) + 1):
-            continue
-        nodes = tuple(sorted(longer, key=position.__getitem__))
-        before = _before(choices, nodes, position)
-        if before is not None:
-            ways.append(TwoWays(tuple(choices), operand, nodes, before))
+    position = {node: k for k, node in enumerate(block)}
     written: set[UOp] = set()
-    for way in sorted(ways, key=lambda way: -len(way.nodes)):  # of two that share nodes, the longer
+    # The longest is taken first, of equal ones that of the first choice.
+    waiting: list[tuple[int, int, TwoWays]] = []
+    # Choices in the way of another one, by that: where its way is one, theirs is none.
+    inside: dict[UOp, list[Sequence[UOp]]] = {}
+
+    def look_at(every: Sequence[Sequence[UOp]]) -> None:
+        """Find the ways of choices, but of those that lie in the way of another one: theirs is a part of it."""
+        ways_of: dict[UOp, TwoWays] = {}
+        for choices in reversed(every):
+            around = ways_of.get(choices[-1])
+            if around is not None and all([ways_of.get(c) is around for c in choices]):
+                inside.setdefault(around.choices[0], []).append(choices)
+                continue
+            way = _way(choices, position, users)
+            if way is not None:
+                heappush(waiting, (-len(way.nodes), position[choices[0]], way))
+                if len(choices) == 1:  # else some may be needed by what lies in its way
+                    ways_of |= {n: way for n in way.nodes if n.op is WHERE and n not in ways_of}
+
+    look_at(list(by_condition.values()))
+    while waiting:  # of two that share nodes, the longer
+        way = heappop(waiting)[-1]
         own = {*way.choices, *way.nodes, *way.before}
         if written.isdisjoint(own):
             written |= own
             found[way.choices[0]] = way
+        else:
+            look_at(inside.pop(way.choices[0], [])[::-1])
+
+
+def _way(
+    choices: Sequence[UOp], position: Mapping[UOp, int], users: dict[UOp, list[UOp]]
+) -> TwoWays | None:
+    """The longer way of choices by one condition; None: there is none."""
+    sides = [(_own(choices, operand, position, users), operand) for operand in (1, 2)]
+    (short, _), (longer, operand) = sorted(sides, key=lambda side: len(side[0]))
+    if not short or len(longer) < max(LEAST_NODES, len(short) + 1):
+        return None
+    nodes = tuple(sorted(longer, key=position.__getitem__))
+    before = _before(choices, nodes, position)
+    return None if before is None else TwoWays(tuple(choices), operand, nodes, before)
 
 
 def _own(
