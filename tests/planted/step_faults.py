@@ -257,6 +257,7 @@ SAME = {
     "rescale_blocks.of_row finite(least, row)": "the larger of two numbers, either way",
     "read_parts._part sum((), ranges)": "no slice is one without gaps; with them it has the same elements",
     "read_parts._part (taken.arg, taken.src[0].shape)": "no slice is one without gaps; with them it has the same elements",
+    "read_parts._part buffer.op is Ops.BUFFER": "no slice is one without gaps; with them it has the same elements",
     "read_parts.parts_of node.op is Ops.PAD and node.op is Ops.SKEW": "beside padding it is taken as well: it asks for more, of the same elements",
     "read_parts._parts_with_gaps width == size": "all of a memory is a part of it, of the same elements",
     "carry.takes_in 0 < count - 1 + offset": "the step is taken less often",
