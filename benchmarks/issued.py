@@ -17,8 +17,11 @@ _LABEL, _BRANCH = re.compile(r"^(\$\w+):"), re.compile(r"\bbra(?:\.uni)?\s+(\$\w
 _NONE = re.compile(r"mov\b|\$|//|\.|[{}()]|$")  # a line that is no instruction of the machine
 
 
-def issued(text: str, multiply_adds: int) -> int:
-    """Instructions of all warps that make so many multiply-adds; 0 for a text that has none."""
+def issued(text: str, multiply_adds: int, only: str = "") -> int:
+    """Instructions of all warps that make so many multiply-adds, or those whose names begin so; 0 for a text that has none.
+
+    `only`: a pattern, of all names if it is empty.
+    """
     lines = [line.strip() for line in text.splitlines()]
     made = [_multiply_adds(line) for line in lines]
     if not any(made):
@@ -30,7 +33,9 @@ def issued(text: str, multiply_adds: int) -> int:
     for k in counted:
         around = [loop for loop in loops if k in loop]
         inside.update(min(around, key=len, default=range(len(lines))))
-    instructions = sum([not _NONE.match(lines[k]) for k in inside])
+    instructions = sum(
+        [not _NONE.match(lines[k]) and bool(re.match(only, lines[k])) for k in inside]
+    )
     return round(instructions * multiply_adds / sum([made[k] for k in counted]))
 
 

@@ -3,8 +3,8 @@
     python benchmarks/ptx_kernels.py [product softmax ...]
 
 Owns: the kernels that are read, how the table is made. With `ptxas` (CUDA's toolkit, or pip install nvidia-cuda-nvcc) it has
-registers and spills. The estimate is the longest of six times: multiply-adds as fast as what computes them issues them, instructions
-in the loops around these (issued.py), turns at the banks of shared memory (shared_banks.py), bytes that items ask for at the speed of
+registers and spills. The estimate is the longest of seven times: multiply-adds as fast as what computes them issues them, instructions
+in the loops around these (issued.py), of them those of the unit for functions, turns at the banks of shared memory (shared_banks.py), bytes that items ask for at the speed of
 the first caches, those of them that go past these at the speed of the second cache, bytes that are there at the speed of memory. All
 but the last two are those of the unit that has the most groups. It is an upper bound: nothing waits, nothing is fetched from memory
 twice, first caches have what is asked for again, and instructions elsewhere are free. Where items of a warp ask for the same bytes the
@@ -43,7 +43,7 @@ from proofgrad.core.compile.nests.strides import at_start, loops_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 from proofgrad.core.tensor.runtime.realize import compile_only
 
 ARCHITECTURE, NAME = 90, "SM90"
@@ -51,6 +51,8 @@ ARCHITECTURE, NAME = 90, "SM90"
 # by matrix units, 1979 of int8; 4.8 TB/s; 132 units. Each begins 4 instructions of warps a cycle, goes to shared memory once, and has
 # 128 bytes from its first cache. Source: CUDA C++ Programming Guide, "Compute Capability 9.0".
 MEMORY, MULTIPROCESSORS, SCHEDULERS, FIRST_CACHE = 4.8e12, 132, 4, 128
+# Functions that a unit of their own computes, 16 items of a unit a cycle. Source: the same, "Arithmetic Instructions", throughput.
+FUNCTIONS, OF_FUNCTIONS = r"ex2\.|lg2\.|rcp\.|rsqrt\.|sin\.|cos\.|tanh\.", 16
 # What the second cache of an H100 gives. Source: OpenXLA, gpu_dot_fusion_cost_model.cc, "Measured H100 L2 bandwidth".
 # Copies of 16 bytes go past the first one. Source: PTX ISA, "cp.async", .cg.
 SECOND_CACHE, PAST_FIRST = 6.65e12, 16
@@ -108,6 +110,7 @@ class Work:
     multiply_adds: int = 0
     rate: Rate = FLOAT32  # of what multiplies and adds
     issued: int = 0  # instructions of warps in the loops around these
+    functions: int = 0  # of these, those of the unit for functions
     groups: int = 1
     turns: int = 0  # of warps at the banks of shared memory
     conflicts: int = 0  # of these, those that banks in turn cost
@@ -127,6 +130,7 @@ class Needs:
 
 
 APART = "each product by itself"  # of attention
+FAST = "with instructions for powers, in one pass"  # FASTMATH=real TRANSCENDENTAL=0, as torch computes it
 KERNELS: dict[str, Callable[[], Tensor]] = {
     "product 4096": lambda: ones(4096, 4096) @ ones(4096, 4096),
     "product 1024": lambda: ones(1024, 1024) @ ones(1024, 1024),
@@ -168,6 +172,10 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
     "attention 8 4096 64 tf32": lambda: in_tf32(lambda: attention(8, 4096, 64, "float32")),
     f"attention 8 4096 64 bf16, {APART}": lambda: attention(8, 4096, 64, "bfloat16"),
     "attention 8 4096 128 bf16": lambda: attention(8, 4096, 128, "bfloat16"),
+    f"attention 8 4096 64 bf16, {FAST}": lambda: attention(8, 4096, 64, "bfloat16"),
+    f"attention 8 4096 64 tf32, {FAST}": lambda: in_tf32(lambda: attention(8, 4096, 64, "float32")),
+    f"attention 8 4096 128 bf16, {FAST}": lambda: attention(8, 4096, 128, "bfloat16"),
+    f"attention 8 1000 80 f16, {FAST}": lambda: attention(8, 1000, 80, "float16"),
     "attention 8 1000 80 f16": lambda: attention(8, 1000, 80, "float16"),
     "attention 8 1024 64 f64": lambda: attention(8, 1024, 64, "float64"),
 }  # fmt: skip
@@ -205,6 +213,11 @@ def work_of(source: Source) -> Work:
     """Counted from the kernel as a list of instructions."""
     assert source.program is not None
     work, times, shared, moved = Work(), [1], list[UOp](), set[tuple[UOp, Ops]]()
+    of_group = {
+        n.src[0].src[0].src[0]
+        for n in source.program.src
+        if n.op is Ops.FILLED and is_of_group(n.src[1:])
+    }
     program, texts = source.program, [1]  # how often the text has what is in the open loops
     copied = copies_of(program)
     written_out = turns_written_out(program, group_size(program), frozenset(copied.values()))
@@ -248,7 +261,7 @@ def work_of(source: Source) -> Work:
                 again = [x for x in around if x in written_whole and x not in moving]
                 if memory.op is not Ops.PARAM:
                     place = memory.src[0].src[0].src[0] if memory.op is Ops.FILLED else memory
-                    if shared and place not in held:
+                    if shared and place in of_group and place not in held:
                         (still if again else together).setdefault(memory, []).append(node)
                 else:
                     count = times[-1] // prod([size_of(x) for x in again])
@@ -259,6 +272,7 @@ def work_of(source: Source) -> Work:
     work.groups = -(-(source.global_size or 1) // (source.group_size or BLOCK_SIZE))
     work.there = sum([memory.arg[1] * memory.dtype.itemsize for memory, _ in moved])
     work.issued = issued(source.text, work.multiply_adds)
+    work.functions = issued(source.text, work.multiply_adds, FUNCTIONS)
     return work
 
 
@@ -310,7 +324,7 @@ def ptxas() -> str | None:
 
 
 def seconds_of(work: Work) -> tuple[float, str]:
-    """The longest of the six, and which it is."""
+    """The longest of the seven, and which it is."""
     rate, most = work.rate, -(-work.groups // MULTIPROCESSORS)
     cycles = (
         rate.cycles * work.groups / most
@@ -318,6 +332,7 @@ def seconds_of(work: Work) -> tuple[float, str]:
     times = {
         "multiply-adds": work.multiply_adds / (rate.of_cycle * rate.part * cycles),
         "instructions": work.issued / (SCHEDULERS * cycles),
+        "functions": work.functions * WARP / (OF_FUNCTIONS * cycles),
         "shared memory": work.turns / cycles,
         "first caches": work.asked / (FIRST_CACHE * cycles),
         "second cache": work.past / SECOND_CACHE,
@@ -381,7 +396,9 @@ def main(only: list[str]) -> None:
                 continue
             result = make()
             machine.printed.clear()
-            with compile_only(), each_product_by_itself() if APART in kernel else nullcontext():
+            laws = Context(FASTMATH="real", TRANSCENDENTAL=0) if FAST in kernel else nullcontext()
+            apart = each_product_by_itself() if APART in kernel else nullcontext()
+            with compile_only(), laws, apart:
                 result.realize()
             for source in machine.printed:
                 print(row(kernel, source), flush=True)

@@ -165,8 +165,8 @@ def test_scores_are_multiplied_once_and_held_in_registers() -> None:
     assert ".local" not in text
     shared = sum([int(n) for n in re.findall(r"\.shared .*\[(\d+)\];", text)])
     found = (
-        2 * 64 * 8 * 4
-    )  # the largest score and the sum of powers, of each row and column of a tile
+        2 * 64 * 4 * 4
+    )  # the largest score and the sum of powers, of each row and each item of it
     assert shared == 2 * 64 * 64 * 2 + found  # and keys and values of a block
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.core.compile.lowering.held_by_items import Held, held_by_items
+from proofgrad.core.compile.machine.target import PARTS_OF_SCORES
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 UNROLLED = "llvm.loop.unroll.full"
@@ -18,8 +20,10 @@ UNROLLED = "llvm.loop.unroll.full"
 
 def held_in_registers(linear: UOp, most_bytes: int) -> dict[UOp, Held]:
     """The memory of a group that its items hold: each up to so many bytes, and twice as many in all, as what is computed
-    takes the place of what it is computed from."""
+    takes the place of what it is computed from. Of warps that multiply, items hold more."""
     found: dict[UOp, Held] = {}
+    if any([n.op is Ops.MMA for n in linear.src]):
+        most_bytes *= PARTS_OF_SCORES
     left = 2 * most_bytes
     for memory, held in held_by_items(linear).items() if most_bytes else ():
         nbytes = held.elements * memory.dtype.itemsize

@@ -126,7 +126,7 @@ class MemoryPrinter(PrinterState):
         return "" if index in self.unread else self._register(index)
 
     def _index_in_item(self, memory: UOp, index: UOp) -> str:
-        """Where an element is in what this item has: the turn, which is the position without the item, over all items."""
+        """Where an element is in what this item has: the turn, of the position without the item, and the lane behind it."""
         item = item_of(index)
         assert item is not None  # held_by_items
         known = dict(self.registers)
@@ -134,9 +134,12 @@ class MemoryPrinter(PrinterState):
         for node in toposort((turn,)):
             if node not in self.registers:
                 self._write(node)
-        whole = f"{register_type(index.dtype)} {self._register(turn)}"
+        kind, whole, held = register_type(index.dtype), self._register(turn), self.held[memory]
         self.registers = known
-        return self.writer.let(f"udiv exact {whole}, {self.held[memory].items}")
+        let = self.writer.let
+        lane = let(f"urem {kind} {whole}, {held.lanes * held.items}")
+        own = let(f"udiv exact {kind} {let(f'sub {kind} {whole}, {lane}')}, {held.items}")
+        return let(f"add {kind} {own}, {lane}")
 
     def _lanes_from(self, index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
         """Where a machine reads and writes aligned pieces, those that lanes lie in are worth it."""

@@ -83,10 +83,11 @@ def write_product(
 ) -> str:
     """`before` plus the product of fragments, each a vector of what an item holds.
 
-    `types`: of a factor and of the sum. `steps`: elements of an item along the sum. Raises: CompileError.
+    `types`: of a factor and of the sum. `steps`: elements of an item along the sum. Rows of several tiles of the unit meet the same
+    column, one tile after the other. Raises: CompileError.
     """
     found = [x for x in INSTRUCTIONS if (x.unit.factor, x.unit.total) == types]
-    if not found or found[0].unit.halves != len(rows) or steps % found[0].unit.steps:
+    if not found or len(rows) % found[0].unit.halves or steps % found[0].unit.steps:
         raise CompileError(
             f"no mma.sync for {types}, {len(rows)} rows and {steps} steps of an item"
         )
@@ -97,14 +98,18 @@ def write_product(
     words = steps // one.elements
     row_words = [_words(let, one, row, steps) for row in rows]
     column_words = _words(let, one, column, steps)
-    struct = f"{{{', '.join([one.result] * count)}}}"
+    high, own = one.unit.halves, 2 * one.unit.halves  # of a tile: rows of an item, results
+    struct = f"{{{', '.join([one.result] * own)}}}"
     for first in range(0, words, one.unit.steps // one.elements):
         numbers = range(first, first + one.unit.steps // one.elements)
-        operands = [f"{one.register} {row[k]}" for k in numbers for row in row_words]
-        operands += [f"{one.register} {column_words[k]}" for k in numbers]
-        operands += [f"{one.result} {value}" for value in sums]
-        made = let(f"call {struct} @llvm.nvvm.mma.{one.name}({', '.join(operands)})")
-        sums = [let(f"extractvalue {struct} {made}, {k}") for k in range(count)]
+        for tile in range(len(rows) // high):
+            mine = slice(tile * own, (tile + 1) * own)
+            tile_words = row_words[tile * high : (tile + 1) * high]
+            operands = [f"{one.register} {row[k]}" for k in numbers for row in tile_words]
+            operands += [f"{one.register} {column_words[k]}" for k in numbers]
+            operands += [f"{one.result} {value}" for value in sums[mine]]
+            made = let(f"call {struct} @llvm.nvvm.mma.{one.name}({', '.join(operands)})")
+            sums[mine] = [let(f"extractvalue {struct} {made}, {k}") for k in range(own)]
     total = "poison"
     for k, value in enumerate(sums):
         total = let(f"insertelement {vector} {total}, {one.result} {value}, i64 {k}")

@@ -26,7 +26,7 @@ from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, MMA, RANGE, STO
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels.ahead import is_ahead, loops_around_parts
 from proofgrad.verify.kernels.terms import loop_size
-from proofgrad.verify.kernels.warps import what_leaves_its_item, what_leaves_its_warp
+from proofgrad.verify.kernels.warps import lanes_of, what_leaves_its_item, what_leaves_its_warp
 
 
 def what_races(
@@ -67,6 +67,10 @@ class _Walk:
         ]
         shared = [n for n in shared if n not in self.of_warps and n not in self.of_items]
         self.memory = {n: n.src[0].src[0].src[0] for n in shared}
+        self.lanes: dict[UOp, int] = {}  # of the widest access of what items have to themselves
+        for node in self.nodes:
+            if node.op in (STORE, LOAD) and node.src[0].src[0] in self.of_items:
+                self.lanes[_memory(node)] = max(lanes_of(node), self.lanes.get(_memory(node), 1))
         self.of_group = frozenset(self.memory.values())
         self.of_item = frozenset([n.src[0].src[0].src[0] for n in kept if n not in self.memory])
         self.parts = {self.memory[n]: n.src[1] for n in shared if is_ahead(n.src[1])}
@@ -144,7 +148,7 @@ class _Walk:
             uneven = self._uneven("exchange what they hold")
             return uneven or what_leaves_its_warp(node, self.items)
         if node.op in (STORE, LOAD) and node.src[0].src[0] in self.of_items:
-            return what_leaves_its_item(node, self.items)
+            return what_leaves_its_item(node, self.items, self.lanes[_memory(node)])
         if node.op is STORE and (memory := node.src[0].src[0]) in self.of_group:
             part = self.part.get(self.parts[memory]) if memory in self.parts else None
             fill = 0 if part is None else self.fills
@@ -202,3 +206,9 @@ class _Walk:
 def _met(accesses: Collection[Access], memory: UOp, part: int | None) -> bool:
     """Whether some of these are of the same memory, and may be of the same part."""
     return any([one is memory and (p is None or part is None or p == part) for one, p in accesses])
+
+
+def _memory(access: UOp) -> UOp:
+    """The SCRATCH that is accessed."""
+    memory = access.src[0].src[0]
+    return memory.src[0].src[0].src[0] if memory.op is FILLED else memory

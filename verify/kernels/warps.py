@@ -30,15 +30,19 @@ def what_leaves_its_warp(node: UOp, items: int | None) -> str | None:
     return _told(item, item // WARP == at // WARP, "reads what another warp holds", node)
 
 
-def what_leaves_its_item(node: UOp, items: int | None) -> str | None:
-    """Why an access is not of each item's own elements, so many lanes at once in turns; None: it is."""
+def what_leaves_its_item(node: UOp, items: int | None, lanes: int) -> str | None:
+    """Why an access is not of each item's own elements, which lie so many side by side in each turn; None: it is."""
     found = _positions(node, items)
     if found is None or items is None or (node.op is STORE and len(node.src[0].src) > 2):
         return f"memory {_number(node)} of items is accessed where nothing is known"
     item, at = found
-    lanes = node.src[1].dtype.lanes if node.op is STORE else node.dtype.lanes
-    is_own = (at % lanes == 0) & (at // lanes % items == item)
+    is_own = (at % lanes + lanes_of(node) <= lanes) & (at // lanes % items == item)
     return _told(item, is_own, "has elements of another", node)
+
+
+def lanes_of(node: UOp) -> int:
+    """How many elements a STORE or LOAD accesses."""
+    return node.src[1].dtype.lanes if node.op is STORE else node.dtype.lanes
 
 
 def _told(item: numpy.ndarray, truth: numpy.ndarray, what: str, node: UOp) -> str | None:

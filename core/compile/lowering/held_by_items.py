@@ -3,9 +3,10 @@
 Owns: which memory of a Linear is so, and which of its elements are whose. Does not own: whether that is worth it, and the registers
 (backends). That a Linear is right does not hang on it: it says the same of memory that the items share.
 
-    position = lanes * (items * turn + item)        is element `lanes * turn` of what the item has
+    position = lanes * (items * turn + item) + k    is element `lanes * turn + k` of what the item has, k < lanes
 
-where `item` counts a loop that each item of the group has one iteration of, and all else that the position changes with counts turns.
+where `item` counts a loop that each item of the group has one iteration of, and all else that the position changes with counts turns, or
+which of its lanes an access of one element is of. `lanes`: those of the widest access; others are of as many, or of one.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ _LINEAR = frozenset({ADD, MUL, NEG})
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """So many elements that each of so many items has; loops that say at which of them it is."""
+    """So many elements that each of so many items has, so many of them side by side; loops that say at which of them it is."""
 
     elements: int
+    lanes: int
     items: int
     loops: frozenset[UOp]
 
@@ -70,21 +72,20 @@ def _accesses(linear: UOp) -> dict[UOp, list[tuple[UOp, int]]]:
 
 def _held(memory: UOp, accesses: Sequence[tuple[UOp, int]], items: int) -> Held | None:
     """What is known of a memory whose positions are each one item's; None: one is not."""
-    lanes = accesses[0][1]
-    turn, size = lanes * items, memory.arg[1]
-    if lanes == 0 or size % turn or any([other != lanes for _, other in accesses]):
+    lanes = max([count for _, count in accesses])
+    if not all([count in (1, lanes) for _, count in accesses]) or memory.arg[1] % (lanes * items):
         return None
     loops = set[UOp]()
-    for index, _ in accesses:
-        turns = _turns(index, lanes, items, size)
+    for index, count in accesses:
+        turns = _turns(index, count, lanes, items, memory.arg[1])
         if turns is None:
             return None
         loops.update(turns)
-    return Held(size // items, items, frozenset(loops))
+    return Held(memory.arg[1] // items, lanes, items, frozenset(loops))
 
 
-def _turns(index: UOp, lanes: int, items: int, size: int) -> list[UOp] | None:
-    """The loops that count the turns at which an item has an element; None: it is not known to be one of its own."""
+def _turns(index: UOp, count: int, lanes: int, items: int, size: int) -> list[UOp] | None:
+    """The loops that count the turns at which an item has so many elements, and the lanes; None: they are not known to be its own."""
     position, is_masked = index.src[1], len(index.src) > 2
     if position.dtype.lanes != 1 or (is_masked and index.src[2].dtype.lanes != 1):
         return None
@@ -97,13 +98,18 @@ def _turns(index: UOp, lanes: int, items: int, size: int) -> list[UOp] | None:
         return None
     if item.src[0].arg != items or coefficient(position, item) != lanes:
         return None
-    first = last = at_start(position)
-    turns = [x for x in loops if x is not item]
-    for loop in turns:
-        step = coefficient(position, loop)
-        if step is None or step % (lanes * items):
+    turn, start = lanes * items, at_start(position)
+    lane = start % turn
+    first = last = start - lane
+    others = [x for x in loops if x is not item]
+    for loop in others:
+        step, again = coefficient(position, loop), loop.src[0].arg - 1
+        if step is None or (step % turn and step < 0):
             return None
-        first += min(0, step * (loop.src[0].arg - 1))
-        last += max(0, step * (loop.src[0].arg - 1))
-    is_inside = 0 <= first and last + lanes * items <= size
-    return turns if is_inside and at_start(position) % (lanes * items) == 0 else None
+        if step % turn:  # of the lanes of a turn
+            lane += step * again
+        else:
+            first += min(0, step * again)
+            last += max(0, step * again)
+    is_inside = 0 <= first and last + turn <= size
+    return others if is_inside and lane + count <= lanes else None

@@ -41,6 +41,10 @@ class Borrowed:
     __slots__ = ()
 
 
+# An item of warps that multiply holds so many times as much as one whose group is as large as may be: such groups are smaller.
+PARTS_OF_SCORES = 2
+
+
 @dataclass(frozen=True, slots=True)
 class MatrixUnit:
     """Warps multiply matrices of 8 * `halves` x 4 * `steps` and 4 * `steps` x 8 elements at once (core/ir/fragments.py)."""
@@ -123,6 +127,11 @@ class Target:
     unpromised: tuple[str, ...] = ()  # of IEEE 754, what the machine does not keep: UNPROMISED
     is_tuned: bool = False  # its schedules were measured on such a machine: it may be the default
     runs: bool = True  # False: kernels can be printed and compiled here; reading a value raises
+
+    @property
+    def score_bytes(self) -> int:
+        """Of registers of an item of warps that multiply, for its part of a block of scores."""
+        return PARTS_OF_SCORES * self.row_part_bytes
 
     def lanes(self, dtype: DType) -> int:
         """How many values of `dtype` fill a vector register; 1 where there are no vectors."""

@@ -11,6 +11,8 @@ from proofgrad.core.compile.machine.target import Target
 
 # Words of 4 bytes of an item beside the sums that it holds: addresses, counters, operands.
 OTHER_WORDS = 64
+# That an item has at most; what needs more does with fewer beside its sums.
+MOST_WORDS = 256
 # A unit has its registers in so many parts, each for warps of its own.
 PARTS = 4
 # Groups of a unit of which nothing is known but the memory that one may have.
@@ -32,7 +34,7 @@ def groups_of_unit(shape: GroupShape, target: Target) -> int:
     if target.unit_items:
         limits.append(target.unit_items // shape.items)
     if target.unit_registers:
-        of_warp = target.lockstep * (shape.held_words + OTHER_WORDS)
+        of_warp = target.lockstep * min(shape.held_words + OTHER_WORDS, MOST_WORDS)
         warps = PARTS * (target.unit_registers // PARTS // of_warp)
         limits.append(warps // -(-shape.items // target.lockstep))
     if target.unit_local_bytes:

@@ -8,14 +8,16 @@ An item holds the scores of its rows and of a block of keys, then their powers, 
 
 from __future__ import annotations
 
+from math import prod
+
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_WARP_TILE, Schedule, WarpTile
+from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.weighted_sums import loops_over_row
-from proofgrad.core.compile.schedule.occupancy import GroupShape, groups_of_unit
+from proofgrad.core.compile.schedule.occupancy import GroupShape
 from proofgrad.core.compile.schedule.row_products import Sizes
+from proofgrad.core.compile.schedule.warp_row_cycles import Pass, cycles_of_rows
 from proofgrad.core.compile.schedule.warp_rows import (
-    KEY_TILES,
-    WARPS,
     WarpRows,
     bytes_found,
     bytes_of_blocks,
@@ -26,10 +28,12 @@ from proofgrad.core.compile.schedule.warp_rows import (
     held_words,
     is_tile,
     room_ahead,
+    rows_of_group,
     tile_of_warps,
+    tiles_for,
 )
 from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
-from proofgrad.core.ir.fragments import GROUPS, WARP
+from proofgrad.core.ir.fragments import GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.uop import UOp
 
 # The largest score and the sum of the powers of each row.
@@ -48,7 +52,9 @@ def choose_warp_rows(kernel: UOp, target: Target, override: Schedule) -> WarpTil
         or fits(asked, sizes, rows.unit, reductions, target, target.local_bytes)
     ):
         return asked
-    return _tile_of_pass(rows, target) or tile_of_warps(sizes, rows.unit, reductions, target)
+    return _tile_of_pass(rows, target) or tile_of_warps(
+        sizes, rows.unit, reductions, target, _matrices(rows)
+    )
 
 
 def rows_ahead(kernel: UOp, tile: WarpTile, target: Target, override: Schedule) -> int | None:
@@ -62,7 +68,7 @@ def rows_ahead(kernel: UOp, tile: WarpTile, target: Target, override: Schedule) 
     assert rows is not None
     wanted = 1 if override.ahead is None else override.ahead
     if is_one_pass(rows, tile, target):
-        held = _bytes_held(tile, rows.unit) + bytes_found(tile, rows.unit, FOUND)
+        held = _bytes_held(tile, rows.unit) + _bytes_told(tile, rows.unit)
         return room_ahead(rows, tile, wanted, held, 0, target)
     reductions = len(rows.along)
     found = bytes_found(tile, rows.unit, reductions)
@@ -78,21 +84,28 @@ def is_one_pass(rows: WarpRows, tile: WarpTile, target: Target) -> bool:
 
 
 def _tile_of_pass(rows: WarpRows, target: Target) -> WarpTile | None:
-    """The tile of the longest blocks, as each is exchanged and scaled once; of these that of which most warps are on a unit at once."""
-    high, sizes = rows.unit.halves * GROUPS, rows.found.sizes
-    for count in KEY_TILES:
-        tiles = [WarpTile(warps, 1, 1, count) for warps in WARPS]
-        tiles = [x for x in tiles if x.row_warps == 1 or x.row_warps * high < 2 * sizes.rows]
-        if tiles := [x for x in tiles if is_one_pass(rows, x, target)]:
-            return max(tiles, key=lambda x: _warps_at_once(x, sizes, rows.unit, target))
-    return None
+    """The tile that takes fewest cycles, of those in which keys go by once."""
+    sizes, unit, matrices = rows.found.sizes, rows.unit, _matrices(rows)
+
+    def cycles(tile: WarpTile) -> float:
+        kept = _bytes_kept(tile, sizes, unit, target)
+        shape = GroupShape(tile.warps * WARP, held_words(tile, sizes, unit, FOUND), kept)
+        return cycles_of_rows(tile, shape, matrices, sizes, unit, Pass(0, 1, tells=True), target)
+
+    tiles = [x for x in tiles_for(sizes, unit) if is_one_pass(rows, x, target)]
+    return min(tiles, key=cycles, default=None)
+
+
+def _matrices(rows: WarpRows) -> int:
+    """Products side by side; as one where their number is a variable."""
+    return prod([size_of(x) for x in rows.found.around if is_fixed(x)])
 
 
 def _fits(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, target: Target) -> bool:
     """Whether registers of items and memory of the group have room, this also for what items hold, as steps count it."""
     return (
         is_tile(tile, unit, target)
-        and bytes_of_scores(tile, unit) <= target.row_part_bytes
+        and bytes_of_scores(tile, unit) <= target.score_bytes
         and has_registers(tile, sizes, unit, FOUND)
         and _bytes_held(tile, unit) + _bytes_kept(tile, sizes, unit, target) <= target.local_bytes
     )
@@ -104,12 +117,11 @@ def _bytes_held(tile: WarpTile, unit: MatrixUnit) -> int:
     return 2 * scores + scores // unit.total.itemsize * unit.factor.itemsize
 
 
+def _bytes_told(tile: WarpTile, unit: MatrixUnit) -> int:
+    """Of each row what the items that have it tell each other."""
+    return FOUND * rows_of_group(tile, unit) * QUARTERS * unit.total.itemsize
+
+
 def _bytes_kept(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
     """Memory of the group: keys and values of a block, what items find of their rows."""
-    return bytes_of_blocks(tile, sizes, unit, 0, target) + bytes_found(tile, unit, FOUND)
-
-
-def _warps_at_once(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
-    """On a unit of the machine."""
-    words, kept = held_words(tile, sizes, unit, FOUND), _bytes_kept(tile, sizes, unit, target)
-    return tile.warps * groups_of_unit(GroupShape(tile.warps * WARP, words, kept), target)
+    return bytes_of_blocks(tile, sizes, unit, 0, target) + _bytes_told(tile, unit)

@@ -17,7 +17,9 @@ from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import WarpTile
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.schedule.occupancy import GroupShape
 from proofgrad.core.compile.schedule.row_products import RowProducts, Sizes, row_products_of
+from proofgrad.core.compile.schedule.warp_row_cycles import Pass, cycles_of_rows
 from proofgrad.core.compile.schedule.warp_tiles import (
     MOST_REGISTERS,
     OTHER_REGISTERS,
@@ -30,8 +32,9 @@ from proofgrad.core.ir.fragments import COLUMNS_EACH, GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-# Warps of a group, and keys of a block in tiles of the unit.
+# Warps of a group; rows that each has, and keys of a block, in tiles of the unit.
 WARPS = (8, 4, 2, 1)
+ROW_TILES = (1, 2)
 KEY_TILES = (8, 4, 2)
 # Rows and keys below which tiles are mostly empty, and each product alone is soon done.
 LEAST_ROWS = LEAST_KEYS = 32
@@ -55,40 +58,78 @@ def units_of(types: tuple[DType, DType], is_rounded: bool, target: Target) -> Ma
 
 
 def tile_of_warps(
-    sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target
+    sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target, matrices: int = 1
 ) -> WarpTile | None:
-    """Warps, and tiles of keys, as memory of a group, registers and items allow; None: one warp has no room."""
-    high = unit.halves * GROUPS
-    for warps in WARPS:
-        for tiles in KEY_TILES:
-            tile = WarpTile(warps, 1, 1, tiles)
-            is_short = warps > 1 and warps * high >= 2 * sizes.rows
-            room = target.local_bytes_of(target.unit_groups)
-            if is_short or not has_registers(tile, sizes, unit):
-                continue
-            if fits(tile, sizes, unit, reductions, target, room):
-                return tile
-    return None
+    """Warps, tiles of rows that each has, and of keys, as memory of a group, registers and items allow; None: one warp has no room.
+
+    `matrices`: products side by side. Of what there is room for, what takes fewest cycles.
+    """
+    room = target.local_bytes_of(target.unit_groups)
+    fitting = [
+        x
+        for x in tiles_for(sizes, unit)
+        if has_registers(x, sizes, unit) and fits(x, sizes, unit, reductions, target, room)
+    ]
+    keys_go_by = Pass(reductions, reductions, tells=False)
+
+    def cycles(tile: WarpTile) -> float:
+        kept = _bytes(tile, sizes, unit, reductions, target)
+        shape = GroupShape(tile.warps * WARP, held_words(tile, sizes, unit), kept)
+        return cycles_of_rows(tile, shape, matrices, sizes, unit, keys_go_by, target)
+
+    return min(fitting, key=cycles, default=None)
+
+
+def tiles_for(sizes: Sizes, unit: MatrixUnit) -> list[WarpTile]:
+    """Those of which not half the rows are empty, long blocks of keys first."""
+    ways = [
+        WarpTile(warps, 1, high, keys)
+        for keys in KEY_TILES
+        for warps in WARPS
+        for high in ROW_TILES
+    ]
+    return [
+        x for x in ways if x.warps == x.row_tiles == 1 or rows_of_group(x, unit) < 2 * sizes.rows
+    ]
 
 
 def has_registers(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, found: int = 0) -> bool:
-    """Whether an item has registers for what it holds: weights beside the scores that they are made of. `found`: numbers that it knows of each row."""
+    """Whether an item has registers for what it holds: weights beside the scores that they are made of. `found`: numbers that it knows of each row.
+
+    Where keys go by once queries are read anew for each block, before there are weights.
+    """
     weights = bytes_of_scores(tile, unit) * unit.factor.itemsize // unit.total.itemsize
+    if found:
+        weights = max(0, weights - _queries(tile, sizes, unit))
     words = held_words(tile, sizes, unit, found) + weights // WORD_BYTES
     return words + OTHER_REGISTERS <= MOST_REGISTERS
 
 
+def halves_of(tile: WarpTile, unit: MatrixUnit) -> int:
+    """Rows that an item has of its warp's: of each tile of the unit as many as the unit says."""
+    return tile.row_tiles * unit.halves
+
+
+def rows_of_group(tile: WarpTile, unit: MatrixUnit) -> int:
+    """Of all its warps."""
+    return tile.row_warps * halves_of(tile, unit) * GROUPS
+
+
 def held_words(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, found: int = 0) -> int:
     """Of an item: its part of the rows of queries, its sums, what it knows of its rows, the scores of a block."""
-    each = unit.halves * COLUMNS_EACH * unit.total.itemsize
+    each = halves_of(tile, unit) * COLUMNS_EACH * unit.total.itemsize
     sums = (-(-sizes.columns // GROUPS) + found) * each
-    queries = unit.halves * GROUPS * sizes.depth * unit.factor.itemsize // WARP
-    return (queries + sums + bytes_of_scores(tile, unit)) // WORD_BYTES
+    return (_queries(tile, sizes, unit) + sums + bytes_of_scores(tile, unit)) // WORD_BYTES
+
+
+def _queries(tile: WarpTile, sizes: Sizes, unit: MatrixUnit) -> int:
+    """Bytes of an item, of the rows of queries."""
+    return halves_of(tile, unit) * GROUPS * sizes.depth * unit.factor.itemsize // WARP
 
 
 def bytes_of_scores(tile: WarpTile, unit: MatrixUnit) -> int:
     """Of an item, for a block of keys."""
-    return tile.column_tiles * unit.halves * COLUMNS_EACH * unit.total.itemsize
+    return tile.column_tiles * halves_of(tile, unit) * COLUMNS_EACH * unit.total.itemsize
 
 
 def fits(
@@ -101,7 +142,7 @@ def fits(
 
 def is_tile(tile: WarpTile, unit: MatrixUnit, target: Target) -> bool:
     """Whether items allow a tile, which has whole steps of the unit."""
-    is_such = tile.column_warps == tile.row_tiles == 1 and tile.warps * WARP <= target.group_items
+    is_such = tile.column_warps == 1 and tile.warps * WARP <= target.group_items
     return is_such and tile.column_tiles * GROUPS % (QUARTERS * unit.steps) == 0
 
 
@@ -113,7 +154,7 @@ def steps_at_once(sizes: Sizes, unit: MatrixUnit, target: Target) -> int:
 
 def _bytes(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, target: Target) -> int:
     """What a group keeps: blocks of keys and values, of each row what its items found, and weights, which then are its items' own."""
-    rows, keys = tile.row_warps * unit.halves * GROUPS, tile.column_tiles * GROUPS
+    rows, keys = rows_of_group(tile, unit), tile.column_tiles * GROUPS
     weights = rows * keys * unit.factor.itemsize
     return (
         bytes_of_blocks(tile, sizes, unit, reductions, target)
@@ -124,8 +165,7 @@ def _bytes(tile: WarpTile, sizes: Sizes, unit: MatrixUnit, reductions: int, targ
 
 def bytes_found(tile: WarpTile, unit: MatrixUnit, reductions: int) -> int:
     """Of each row what its items found, and what that is together."""
-    rows = tile.row_warps * unit.halves * GROUPS
-    return reductions * rows * (GROUPS + 1) * unit.total.itemsize
+    return reductions * rows_of_group(tile, unit) * (GROUPS + 1) * unit.total.itemsize
 
 
 def bytes_of_blocks(

@@ -85,13 +85,13 @@ def mma(
     `loops`: those of warps, where there are several, of rows and of columns. `made`: the loop of items, and of what each has of the
     result. `own`: the loop over what an item holds of the factors.
     """
-    unit, row_factor, column_factor = _checked(nest, reduction, loops)
+    row_factor, column_factor = _checked(nest, reduction, loops)
     roles = tuple([one.role for one in (*made, own)])
     are_its = roles == (AxisRole.LANE, AxisRole.VECTOR, AxisRole.VECTOR)
     require(are_its, "no items of a group, and lanes of what each holds", roles)
     has_warps = len(loops) == 3
     *_, row, column = loops
-    halves, steps = unit.halves, size_of(reduction.src[1]) // QUARTERS
+    halves, steps = size_of(row) // GROUPS, size_of(reduction.src[1]) // QUARTERS
     parameters = (size_of(loops[0]), halves) if has_warps else (halves,)
     law = warp_law(has_warps)
     counters = new_counters(nest.graph, law, parameters, loops, made)
@@ -155,8 +155,8 @@ def _memory_along(graph: UOp, loops: Sequence[UOp]) -> UOp | None:
     return found[0] if len(found) == 1 else None
 
 
-def _checked(nest: LoopNest, reduction: UOp, loops: tuple[UOp, ...]) -> tuple[MatrixUnit, UOp, UOp]:
-    """The unit that multiplies, and the factors of rows and columns as it takes them. Raises: StepRefused."""
+def _checked(nest: LoopNest, reduction: UOp, loops: tuple[UOp, ...]) -> tuple[UOp, UOp]:
+    """The factors of rows and columns as a unit takes them. Raises: StepRefused."""
     require_in(nest.graph, reduction)
     require(reduction.op is Ops.REDUCE and reduction.arg is Ops.ADD, "no sum", reduction)
     term, *steps = reduction.src
@@ -182,10 +182,12 @@ def _checked(nest: LoopNest, reduction: UOp, loops: tuple[UOp, ...]) -> tuple[Ma
     size = size_of(steps[0])
     is_whole = size > QUARTERS and size % (QUARTERS * unit.steps) == 0
     require(is_whole, "steps of the sum that items do not share out", size)
+    high = size_of(row)
+    require(high % (GROUPS * unit.halves) == 0, "rows that are no whole tiles of the unit", high)
     rows, columns = taken_by_unit(one, unit), taken_by_unit(other, unit)
     for factor in (rows, columns):
         require_value(factor)
-    return unit, rows, columns
+    return rows, columns
 
 
 def unit_for(

@@ -56,7 +56,7 @@ def in_warp_blocks(nest: LoopNest, rows: WarpRows, schedule: Schedule, target: T
     nest, keys = _in_blocks(nest, rows, schedule.warps.column_tiles * GROUPS)
     part = Parts(fresh_number(nest.graph), rows, schedule.warps, target)
     half, row = NewLoop(part.column_tile + 1), NewLoop(part.row.number)
-    sizes, made = (part.high[0], part.unit.halves, GROUPS), (part.block, part.warp, half, row)
+    sizes, made = (part.high[0], part.halves, GROUPS), (part.block, part.warp, half, row)
     nest = split_reading_inside(nest, found.rows, sizes, made)
     nest = in_columns(nest, found.columns, part)
     nest = in_steps(nest, part)
@@ -97,7 +97,7 @@ class _Held:
 
     def __init__(self, part: Parts, half: NewLoop, row: NewLoop) -> None:
         self.warps = (UOp.range(part.high[0], part.warp.number),) * (part.high[0] > 1)
-        self.halves = (UOp.range(part.unit.halves, half.number),) * (part.unit.halves > 1)
+        self.halves = (UOp.range(part.halves, half.number),) * (part.halves > 1)
         self.row = UOp.range(GROUPS, row.number)
 
     @property
@@ -125,10 +125,9 @@ class _Held:
 
     def kept_for_others(self, nest: LoopNest, value: UOp, keys: tuple[UOp, ...]) -> LoopNest:
         """The same of what other items of a row read, where what those of a warp read at once lies in banks of its own."""
-        quarter, column = keys
-        each = *self.halves, column
-        along = *each, *self.warps, self.row, quarter
-        return _filled_by_items(nest, value, along, (len(each), len(along)), (0, len(each)), [])
+        along = *self.halves, *self.warps, self.row, *keys
+        each = len(self.halves)
+        return _filled_by_items(nest, value, along, (each, len(along)), (0, 0), [])
 
     def weights_kept(
         self,
@@ -160,7 +159,8 @@ def _filled_by_items(
     own = [UOp.range(size_of(x), y.number, y.role) for x, y in zip(along, made)]
     item, lanes = number + len(made), number + len(made) + 1
     nest = collapse(nest, tuple(own[slice(*items)]), NewLoop(item, AxisRole.LANE))
-    return collapse(nest, tuple(own[slice(*each)]), NewLoop(lanes, AxisRole.VECTOR))
+    own = own[slice(*each)]
+    return collapse(nest, tuple(own), NewLoop(lanes, AxisRole.VECTOR)) if own else nest
 
 
 def _scores_kept(nest: LoopNest, keys: list[UOp], held: _Held, part: Parts) -> LoopNest:
@@ -196,9 +196,9 @@ def _found_of_block(
     """A reduction over the keys of a block: what each item found is kept, what the items of a row found is made of it."""
     if isinstance(keys, UOp):
         nest, keys = keys_in_tiles(nest, keys, part.tiles, AxisRole.UPCAST)
-    tile, *inner = keys
-    nest = reduce_inside(nest, reduction_over(nest, tile), (tile,))
-    return held.kept_for_others(nest, reduction_over(nest, tile), tuple(inner))
+    tile, quarter, column = keys
+    nest = reduce_inside(nest, reduction_over(nest, tile), (tile, column))
+    return held.kept_for_others(nest, reduction_over(nest, tile), (quarter,))
 
 
 def _power_along(kernel: UOp, loops: tuple[UOp, ...]) -> UOp:

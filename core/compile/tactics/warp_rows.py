@@ -27,7 +27,12 @@ from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.nests.weighted_sums import is_divided_inside
 from proofgrad.core.compile.schedule.shared_tiles import lies_in_vectors, runs_along
-from proofgrad.core.compile.schedule.warp_rows import WarpRows, steps_at_once, sums_of_scores
+from proofgrad.core.compile.schedule.warp_rows import (
+    WarpRows,
+    halves_of,
+    steps_at_once,
+    sums_of_scores,
+)
 from proofgrad.core.compile.schedule.warp_tiles import held_steps, width_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
@@ -82,7 +87,8 @@ class Parts:
     def __init__(self, number: int, rows: WarpRows, tile: WarpTile, target: Target) -> None:
         sizes, self.unit, self.target = rows.found.sizes, rows.unit, target
         self.items, self.tiles = tile.warps * WARP, tile.column_tiles
-        self.high = tile.row_warps, self.unit.halves * GROUPS
+        self.halves = halves_of(tile, self.unit)
+        self.high = tile.row_warps, self.halves * GROUPS
         self.column_tiles = -(-sizes.columns // GROUPS)
         self.steps = steps_at_once(sizes, self.unit, target)
         self.width = _width(rows, target)
