@@ -517,6 +517,23 @@ HOSTILE_PICKLES: dict[str, tuple[bytes, str]] = {
         pickled(rebuilt("0", 0, (5, 2), (1, 1))),
         "does not fit its storage",
     ),
+    "one list copied many times": (
+        b"\x80\x02ctorch\nSize\nq\0](" + b"N" * 10**4 + b"eq\1(" + b"h\0h\1\x85R" * 10**4 + b"t.",
+        "copied over and over",
+    ),
+    "one text copied many times": (
+        b"\x80\x02c_codecs\nencode\nq\0X"
+        + (10**4).to_bytes(4, "little")
+        + b"a" * 10**4
+        + b"q\1X\6\0\0\0latin1q\2("
+        + b"h\0h\1h\2\x86R" * 10**4
+        + b"t.",
+        "copied over and over",
+    ),
+    "a device of many names": (
+        b"\x80\x02ctorch\ndevice\nX\1\0\0\0aq\0010(h\1h\1t\x85R.",
+        "names the device",
+    ),
     "no storage": (
         pickled(Global("torch._utils", "_rebuild_tensor", 1, 0, (1,), (1,))),
         "cannot be read",
@@ -677,6 +694,13 @@ def test_npz_of_pickles_of_too_much_or_of_other_types_is_refused(tmp_path: Path)
     with pytest.raises(FormatError, match="no npz file of numbers"):
         state.npz_load(path)
     assert RAN == []
+    whole = io.BytesIO()
+    np.savez(whole, numbers=np.arange(3))
+    flipped = bytearray(whole.getvalue())
+    flipped[flipped.index(np.arange(3).tobytes())] ^= 1
+    path.write_bytes(flipped)
+    with pytest.raises(FormatError, match="is damaged"):
+        state.npz_load(path)
     np.savez_compressed(path, zeros=np.zeros(1 << 17))
     with pytest.raises(FormatError, match="the limit is 1,000"):
         state.npz_load(path, limit_bytes=1000)
@@ -687,7 +711,7 @@ def test_npz_of_pickles_of_too_much_or_of_other_types_is_refused(tmp_path: Path)
         for value in range(2):
             np.save(data := io.BytesIO(), np.full(1, value))
             archive.writestr("a.npy", data.getvalue())
-    with pytest.raises(FormatError, match="two arrays of one name"):
+    with pytest.raises(FormatError, match="two files"):
         state.npz_load(path)
     with pytest.raises(DtypeError, match=r"npz has no dtypes.bfloat16; use safe_save"):
         state.npz_save({"a": Tensor([1.0], dtype=dtypes.bfloat16)}, path)

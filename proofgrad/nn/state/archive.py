@@ -1,7 +1,8 @@
 """Files inside of zip and tar archives, as Tensors of bytes.
 
 Owns: reading archives that may be hostile: names that leave the folder, sizes that unpack to more
-than is wanted. Nothing is written to disk; links and folders are left out.
+than is wanted. Does not own: the bytes of an entry of a zip archive (zip_entries.py). Nothing is written to
+disk; links and folders are left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import struct
 import tarfile
 import zipfile
 import zlib
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import IO, cast
 
@@ -27,6 +31,7 @@ from proofgrad.nn.state.files import (
     shown,
     tensor_of,
 )
+from proofgrad.nn.state.zip_entries import check_sum, entry_bytes
 
 LIMIT_BYTES = 1 << 34  # of what is unpacked from one archive, unless asked otherwise
 # What the readers of the standard library raise at broken archives; RuntimeError: encrypted files, and
@@ -35,11 +40,12 @@ _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError,
     OSError, ValueError, LookupError, OverflowError, RuntimeError, MemoryError,
 )  # fmt: skip
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
 
 
 def zip_extract(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, Tensor]:
     """The files of a zip archive by name. Those that are not compressed stay mapped.
+
+    All are read once, to compare them with their checksums.
 
     Raises: FormatError for a broken archive, a name that leaves it, more than `limit_bytes`.
     """
@@ -118,31 +124,6 @@ def _unpacked(file: IO[bytes]) -> IO[bytes]:
     return file
 
 
-def zip_members(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, memoryview]:
-    """The bytes of each file of a zip archive. Raises: as zip_extract."""
-    data, found = bytes_of(fn), {}
-    try:
-        with _opened(fn) as file, zipfile.ZipFile(file) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            stored = [entry.compress_type == zipfile.ZIP_STORED for entry in entries]
-            packed_sizes = [e.file_size for e, is_stored in zip(entries, stored) if not is_stored]
-            _check_limit(fn, sum(packed_sizes), limit_bytes)
-            for entry, is_stored in zip(entries, stored, strict=True):
-                check_name(entry.filename)
-                if entry.filename in found:
-                    raise FormatError(f"{name_of(fn)} has two files {shown(entry.filename)}")
-                found[entry.filename] = (
-                    _stored(data, entry) if is_stored else memoryview(archive.read(entry))
-                )
-    except FormatError:
-        raise
-    except _BROKEN as error:
-        raise FormatError(
-            f"{name_of(fn)} is no zip archive that can be read: {shown(error)}"
-        ) from None
-    return found
-
-
 def check_name(name: str) -> None:
     """Raises: FormatError for a name that would lead out of the folder it is unpacked in."""
     windows = PureWindowsPath(name)
@@ -151,17 +132,41 @@ def check_name(name: str) -> None:
         raise FormatError(f"an archive has a file {shown(name)}, a name that leaves the archive")
 
 
-def _stored(data: memoryview, entry: zipfile.ZipInfo) -> memoryview:
-    """The bytes of a file that is not compressed; its header says how far on they start."""
-    start = entry.header_offset
-    mark, name_size, extra_size = _LOCAL_HEADER.unpack_from(data, start)
-    begin = start + _LOCAL_HEADER.size + name_size + extra_size
-    end = begin + entry.file_size
-    if mark != b"PK\3\4" or entry.compress_size != entry.file_size or end > len(data):
-        raise FormatError(f"a zip archive says wrongly where {shown(entry.filename)} is")
-    if entry.flag_bits & 1:
-        raise FormatError(f"the file {shown(entry.filename)} of a zip archive is encrypted")
-    return data[begin:end]
+def zip_members(
+    fn: Source,
+    limit_bytes: int = LIMIT_BYTES,
+    check: Callable[[str], None] = check_name,
+    may_lack_sums: bool = False,
+) -> dict[str, memoryview]:
+    """The bytes of each file of a zip archive, compared with their checksums.
+
+    `check`: raises where a name is not wanted; `may_lack_sums`: a checksum of 0 says that none was made.
+
+    Raises: as zip_extract.
+    """
+    data, found = bytes_of(fn), dict[str, memoryview]()
+    try:
+        with _opened(fn) as file, zipfile.ZipFile(file) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        packed = [entry for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
+        _check_limit(fn, sum([entry.file_size for entry in packed]), limit_bytes)
+        if sum([entry.compress_size for entry in entries]) > len(data):  # or each may be all of it
+            raise FormatError(f"{name_of(fn)} has files that lie over each other")
+        for entry in entries:
+            check(entry.filename)
+            if entry.filename in found:
+                raise FormatError(f"{name_of(fn)} has two files {shown(entry.filename)}")
+            found[entry.filename] = entry_bytes(data, entry)
+        summed = [entry for entry in entries if entry.CRC or not may_lack_sums]
+        with ThreadPoolExecutor() as threads:
+            deque(threads.map(check_sum, [found[e.filename] for e in summed], summed), maxlen=0)
+    except FormatError:
+        raise
+    except _BROKEN as error:
+        raise FormatError(
+            f"{name_of(fn)} is no zip archive that can be read: {shown(error)}"
+        ) from None
+    return found
 
 
 def _opened(fn: Source) -> IO[bytes]:

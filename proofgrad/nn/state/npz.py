@@ -5,6 +5,7 @@ Owns: loading without pickles, saving. Types that numpy lacks are refused.
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import zipfile
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proofgrad import DtypeError, Tensor, dtypes
-from proofgrad.nn.state.archive import LIMIT_BYTES
+from proofgrad.nn.state.archive import LIMIT_BYTES, zip_members
 from proofgrad.nn.state.files import FormatError, replacing, shown
 
 # What numpy and the standard library raise at broken files; RuntimeError: encrypted files, compression
@@ -33,25 +34,30 @@ def npz_load(
     Raises: FormatError for a broken file, pickled objects, or more than `limit_bytes`; DtypeError for
     arrays of a type that Tensors lack.
     """
-    import numpy
-
     try:
-        with zipfile.ZipFile(fn) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
+        files = zip_members(fn, limit_bytes, check=_any_name)
+        size = sum(map(len, files.values()))
         if size > limit_bytes:
             raise FormatError(f"{fn} unpacks to {size:,} bytes; the limit is {limit_bytes:,}")
-        with numpy.load(fn, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-        if len(found) != len(arrays.files):
+        named = {name.removesuffix(".npy"): name for name in files}
+        if len(named) != len(files):
             raise FormatError(f"{fn} has two arrays of one name")
-        other = [name for name, array in found.items() if not isinstance(array, numpy.ndarray)]
-        if other:
-            raise FormatError(f"{fn} has members that are no arrays: {shown(other)}")
-        return {name: _tensor(fn, name, array, device) for name, array in found.items()}
+        return {name: _tensor(fn, name, _array(files.pop(named[name])), device) for name in named}
     except _BROKEN as error:
         if isinstance(error, (FileNotFoundError, FormatError, DtypeError)):
             raise
         raise FormatError(f"{fn} is no npz file of numbers: {shown(error)}") from None
+
+
+def _any_name(name: str) -> None:
+    """Names here are keys of a dict, and no paths."""
+
+
+def _array(data: memoryview) -> Any:
+    """What a file of numpy holds. Raises: ValueError, for objects and for what is no array."""
+    import numpy
+
+    return numpy.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
 def _tensor(fn: object, name: str, array: Any, device: str | None) -> Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +28,8 @@ _ALLOWED = (
     "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_DICT", "DICT", "EMPTY_SET", "ADDITEMS",
     "FROZENSET", "GLOBAL", "STACK_GLOBAL", "BINPERSID",
 )  # fmt: skip
+# A function copies what it is given, which a pickle may name again and again: so often as it is long, and this.
+_TIMES_OF_ALL, _ITEMS_AT_LEAST = 16, 1 << 20
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _BROKEN = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, TypeError,
@@ -81,6 +83,7 @@ class _Reader(pickle._Unpickler):
     ) -> None:
         super().__init__(io.BytesIO(data), encoding="utf-8")
         self._names, self._persistent = names, persistent
+        self._items_left = _TIMES_OF_ALL * len(data) + _ITEMS_AT_LEAST
 
     def find_class(self, module: str, name: str) -> Any:
         found = self._names.get((module, name))
@@ -99,6 +102,9 @@ class _Reader(pickle._Unpickler):
         arguments, called = self.stack.pop(), self.stack[-1]
         if type(called) is not Call or type(arguments) is not tuple:
             raise FormatError("a pickle calls what is not a function it may call")
+        self._items_left -= sum([len(given) for given in arguments if isinstance(given, Sized)])
+        if self._items_left < 0:
+            raise FormatError("a pickle has the same values copied over and over")
         self.stack[-1] = called.function(*arguments)
 
     def load_build(self) -> None:
