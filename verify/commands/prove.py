@@ -41,6 +41,7 @@ from proofgrad.verify.prove.workers import seconds_left
 REFUTED_RULES = PROOFS / "refuted"
 # Of the clock, for a file that may hold anything; the library has no such limit.
 SECONDS_A_FILE = 600.0
+FOR_PROOFS = 0.9  # of them; the others are for explanations
 
 
 def solver_versions() -> dict[str, str]:
@@ -148,17 +149,20 @@ def prove_files(
 ) -> int:
     """Prove the rules of files and say of each what is known. 1 if one is not proved, or a file has none.
 
-    `seconds`: after which the rules of a file that are left, and hints, are given up; 0 for never.
+    `seconds`: after which the rules of a file that are left, and hints, are given up; 0 for never. Each rule gets a
+    fair share of them.
     """
     failed = False
     for path in paths:
         try:
             source = read_source(path)
             rules = _parse(source, str(path), check_order=False)
-            until = time.monotonic() + seconds if seconds else None
+            start = time.monotonic()
+            until = start + seconds if seconds else None
+            for_proofs = start + FOR_PROOFS * seconds if seconds else None
             in_json = partial(json_lines.print_result, path, until=until)
             results = _prove(
-                rules, jobs, on_result=in_json if as_json else _teller(rules), until=until
+                rules, jobs, on_result=in_json if as_json else _teller(rules), until=for_proofs
             )
             if not results:  # or a file of which all is commented out would pass
                 raise ValueError(f"{path}: the file has no rules")
@@ -244,7 +248,7 @@ def _print_failures(failed: Sequence[Result], until: float | None = None) -> Non
             print(f"{len(known) - number} more rules are not explained, for time was up")
             break
         print(explain(result))
-        lacking = hint(result, min(HINT_SECONDS, left))
+        lacking = hint(result, min(HINT_SECONDS, left / (len(known) - number)))
         if lacking:
             print(f"  {lacking}")
     sys.stdout.flush()

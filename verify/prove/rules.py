@@ -25,15 +25,16 @@ from proofgrad.verify.encode.types import Case, cases
 from proofgrad.verify.prove.case import Decision, can_fire, decide, refuted_by_values, taken_over
 from proofgrad.verify.prove.needed import UNDECIDED, UNNEEDED, Needed, is_needed
 from proofgrad.verify.prove.portfolio import attempts
+from proofgrad.verify.prove.shares import Shares
 from proofgrad.verify.prove.solve import OPEN, PROVED, REFUTED, forget_answers
-from proofgrad.verify.prove.workers import TimeIsUp, Workers, process_count
+from proofgrad.verify.prove.workers import Late, TimeIsUp, Workers, process_count
 from proofgrad.verify.sample.rules import can_sample
 
 CASES_A_TASK = 6  # enough to keep processes busy, few enough to stop soon after a refutation
 SOLVER = "z3: "
 PROVED_VERDICT = "proved"
 BUT = "the solver proves its cases, but "
-NOT_DECIDED = "not decided: time was up"
+NOT_DECIDED = "not decided: time was up; state it for fewer types, with numbers in place of constants, or give more with --seconds"
 
 Entry = Mapping[str, Any]  # of a ledger
 Witness = Callable[[Sequence[str]], Any]  # says something of the texts of a case that is proved
@@ -109,10 +110,12 @@ def prove_rules(
     is taken over if the text of its goals is still the same.
     `witness`: gets the texts of each case that is proved anew, in the process that proved it.
     `on_result`: gets each verdict as soon as it and those on the rules before are known.
-    `until`: the time, of `time.monotonic`, at which rules without a verdict are given up: they are "unknown".
+    `until`: the time, of `time.monotonic`, at which rules without a verdict are given up: they are "unknown", but
+    for those of which it is known that they are wrong. Until then each gets a fair share (shares.py).
 
     Raises: WorkerDied.
     """
+    processes = processes or process_count()
     known = before or {}
     claims = [_Claim(k, rule, known.get(rule.full_name), witness) for k, rule in enumerate(rules)]
     total = sum(len(claim.cases) for claim in claims)
@@ -124,15 +127,29 @@ def prove_rules(
         if on_result is not None:
             on_result(results[-1])
 
+    shares, later = Shares(until, processes), list[_Task]()
+
+    def most(task: _Task) -> float:
+        return shares.left(task.number, len(claims) - len(results))
+
     read_facts()  # before the processes begin, so that they share them
     try:
-        with Workers(processes or process_count()) as workers:
-            answers = workers.each(_find, waiting, _told, until)
+        with Workers(processes) as workers:
+            answers = workers.each_in_time(_find, waiting, _told, until, most)
             for claim in claims:
                 while claim.awaited:
                     task, found = next(answers)
-                    # What a rule lacks comes before other rules, whose verdicts are told after its own.
-                    waiting.extendleft(reversed(claims[task.number].take(task, found)))
+                    if isinstance(found, Late):
+                        shares.put_off(task.number)
+                        later += claims[task.number].put_off(task)
+                        later += [one for one in waiting if one.number == task.number]
+                        _leave_out(waiting, task.number)
+                    else:
+                        # What a rule lacks comes before other rules, whose verdicts are told after its own.
+                        waiting.extendleft(reversed(claims[task.number].take(task, found)))
+                    if not waiting:
+                        waiting.extend(later)
+                        later.clear()
                     if on_progress is not None:
                         on_progress(sum(len(one.found) for one in claims), total)
                 tell(claim)
@@ -140,6 +157,12 @@ def prove_rules(
         for claim in claims[len(results) :]:
             tell(claim)
     return results
+
+
+def _leave_out(waiting: deque[_Task], number: int) -> None:
+    left = [task for task in waiting if task.number != number]
+    waiting.clear()
+    waiting.extend(left)
 
 
 def _ill_sorted(rule: Rule) -> str:
@@ -307,6 +330,13 @@ class _Claim:
         self.awaited += len(asked)
         return asked
 
+    def put_off(self, task: _Task) -> list[_Task]:
+        """What is to be asked again in place of a task that was not done: case by case, so that some will be."""
+        if not isinstance(task, _Chunk) or len(task.cases) == 1:
+            return [task]
+        self.awaited += len(task.cases) - 1
+        return [replace(task, cases=[case]) for case in task.cases]
+
     def _after_instances(self, agreed: Agreement) -> list[_Task]:
         """The cases to decide; of a rule that differs on an instance, if values can be drawn for it."""
         if agreed.difference:
@@ -329,7 +359,7 @@ class _Claim:
 
     def verdict(self) -> Result:
         """What is known when no answer is awaited; while one is, that time was up."""
-        if self.awaited:
+        if self.awaited and not self._is_wrong():
             return Result(self.rule, "unknown", NOT_DECIDED)
         if self.refused:
             return Result(self.rule, "unknown", self.refused)
@@ -339,6 +369,13 @@ class _Claim:
             needed = tuple([self._answers[k] for k in conditions if k in self._answers])
         fires = self._answers.get(FIRES, True)  # as it did before, where it was not asked
         return _verdict(self.rule, self.cases, self.found, self._answers.get(AGREES), fires, needed)
+
+    def _is_wrong(self) -> bool:
+        """Whether an instance differs or a case is refuted, whatever else is asked."""
+        agreed = self._answers.get(AGREES)
+        decisions = [obligation.decision for obligation in self.found.values()]
+        differs = agreed is not None and bool(agreed.difference)
+        return differs or any([decision.verdict == REFUTED for decision in decisions])
 
 
 def _conditions_told(entry: Entry | None) -> tuple[Needed, ...] | None:
@@ -385,7 +422,7 @@ def _verdict(
     assert agreed is not None  # the first that is asked
     failed = _first(REFUTED, obligations)
     if failed is None and agreed.difference:
-        return Result(rule, "refuted", f"over {agreed.difference}", obligations, agreement=agreed)
+        return Result(rule, "refuted", agreed.difference, obligations, agreement=agreed)
     failed = failed or _first(OPEN, obligations)
     if failed is not None:
         name = "refuted" if failed.decision.verdict == REFUTED else "unknown"
