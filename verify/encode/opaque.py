@@ -27,7 +27,7 @@ _SIGNED = {z3.Z3_OP_FPA_MUL, z3.Z3_OP_FPA_DIV}
 
 def without_products(goal: Goal) -> Goal:
     """The goal with a fresh value for each costly operation. Raises: NoMeaning if there is none."""
-    weakening = _Weakening()
+    weakening = Weakening()
     premises = [weakening.term(premise) for premise in goal.premises]
     conclusion = weakening.term(goal.conclusion)
     if not weakening.values:
@@ -35,13 +35,16 @@ def without_products(goal: Goal) -> Goal:
     return Goal([*premises, *weakening.facts], conclusion)
 
 
-class _Weakening:
+class Weakening:
+    """Terms without what costs much. `values`: by the number of the term; `facts`: what is kept of them."""
+
     def __init__(self) -> None:
         self.values: dict[int, Term] = {}
         self.facts: list[Term] = []
         self._keep: list[Term] = []
 
     def term(self, term: Term) -> Term:
+        """The term, with any value in place of each part that costs much."""
         if not z3.is_app(term) or not term.children():
             return term
         parts = [self.term(part) for part in term.children()]
@@ -53,9 +56,10 @@ class _Weakening:
         if kind in _SIGNED:
             return self._without_signs(term, parts)
         rebuilt = _rebuilt(term, parts)
-        return self._hidden(rebuilt) if kind in _COSTLY else rebuilt
+        return self.hidden(rebuilt) if kind in _COSTLY else rebuilt
 
-    def _hidden(self, term: Term) -> Term:
+    def hidden(self, term: Term) -> Term:
+        """Any value in place of a term, always the same."""
         key = term.get_id()
         if key not in self.values:
             self._keep.append(term)
@@ -71,16 +75,16 @@ class _Weakening:
         """A float product or quotient: (-x) op y = -(x op y) = x op (-y)."""
         rounding, *operands = parts
         stripped = [_positive(operand) for operand in operands]
-        value = self._hidden(_rebuilt(term, [rounding, *[operand for operand, _ in stripped]]))
+        value = self.hidden(_rebuilt(term, [rounding, *[operand for operand, _ in stripped]]))
         odd = sum(negated for _, negated in stripped) % 2 == 1
         return z3.fpNeg(value) if odd else value
 
     def _signed_remainder(self, s: Term, t: Term) -> Term:
-        rest = self._hidden(z3.URem(_size(s), _size(t)))
+        rest = self.hidden(z3.URem(_size(s), _size(t)))
         return z3.If(s < 0, -rest, rest)
 
     def _signed_quotient(self, s: Term, t: Term) -> Term:
-        quotient = self._hidden(z3.UDiv(_size(s), _size(t)))
+        quotient = self.hidden(z3.UDiv(_size(s), _size(t)))
         return z3.If((s < 0) == (t < 0), quotient, -quotient)
 
 

@@ -25,6 +25,7 @@ from proofgrad.verify.encode.integers import Integers, Quotients
 from proofgrad.verify.encode.lemmas import goals_by_lemmas
 from proofgrad.verify.encode.loose import equality_but_for_zeros, equality_of_finite
 from proofgrad.verify.encode.opaque import without_products
+from proofgrad.verify.encode.opaque_casts import without_casts
 from proofgrad.verify.encode.semantics import NoMeaning
 from proofgrad.verify.encode.types import Case
 from proofgrad.verify.prove.case import LONG, MIDDLE, QUICK, SHORT, Attempt
@@ -132,6 +133,9 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
             raise NoMeaning("nothing to hide")
         return [without_products(goal_of(case, Bits()))]
 
+    def casts_opaque(case: Case) -> list[Goal]:
+        return [without_casts(goal_of(case, Bits()))]
+
     def ring(case: Case) -> list[Goal]:
         return [ring_equality(case)]
 
@@ -143,6 +147,7 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
         Attempt("quotients by signs", signs, SHORT, exact=False),
     ]
     on_opaque = [Attempt("bits, opaque", opaque, QUICK, exact=False)]
+    on_casts = [Attempt("bits, casts opaque", casts_opaque, SHORT, exact=False)]
     by_cases = Attempt("bits by cases", bits_split, LONG, exact=True)
     by_amount = Attempt("bits by amount", bits_by_amount, MIDDLE, exact=True)
     on_bits = [by_cases, Attempt("bits", bits, LONG, exact=True)]
@@ -166,6 +171,8 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
     if Kind.INDEX not in kinds or not integral:
         if not integral:
             yield from on_opaque
+        if Ops.CAST in ops:
+            yield from on_casts
         yield from on_bits
     if integral:
         yield Attempt("quotients", quotients, LONG, exact=True)
