@@ -159,6 +159,12 @@ class Terms:
             op, counts = names.CALL_OPS[name]
             self._scope.check_count(function, len(args), *counts)
             return self._node(op, tuple([self.term(a) for a in args]), tree)
+        if name in names.FUNCTIONS:
+            raise self._scope.error(
+                function,
+                f"{name!r} is a function of numbers and facts, which stand in conditions and in {{...}}; terms, as those of"
+                " {wrap: ...}, have operations",
+            )
         known = [*names.CAST_OPS, *names.MOVEMENT_OPS, *names.CALL_OPS]
         raise self._scope.error(function, f"unknown operation {name!r}; {near(name, known)}")
 

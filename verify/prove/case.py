@@ -18,6 +18,7 @@ from typing import Any
 import z3
 
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.rewrite.rule import RuleKind
 from proofgrad.verify.encode.fresh_terms import fresh_terms
 from proofgrad.verify.encode.goal import Goal
 from proofgrad.verify.encode.semantics import IllFormed
@@ -41,6 +42,17 @@ SIMPLE = 2_000  # choices of the simplest values
 SAMPLING = "sampling"
 # Steps of z3. Most goals are decided in some thousands by the right way, and by a wrong way never.
 QUICK, SHORT, MIDDLE, LONG = 1_000_000, 4_000_000, 10_000_000, 80_000_000
+
+# What fails of a line of each kind, where its goal does not say it.
+_CLAIMS = {
+    RuleKind.REWRITE: "both sides are the same",
+    RuleKind.COTANGENT: "each cotangent is the derivative times that of the node",
+    RuleKind.BOUNDS: "the value lies within the bounds",
+    RuleKind.BITS: "the value has all bits of the first mask and none outside of the second",
+    RuleKind.DIVISOR: "the value is a multiple of the number, which is 0 or more",
+    RuleKind.FINITE: "the value is neither infinite nor NaN",
+    RuleKind.NOT_NAN: "the value is not NaN",
+}
 
 Plan = Callable[[Case], Sequence[Goal]]  # all of the goals together are the claim
 
@@ -259,7 +271,7 @@ def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> _Tried:
     """A model of the solver refutes only if the reference interpreter agrees."""
     if not sample.can_sample(case.rule):
         shown = ", ".join(f"{name} = {value}" for name, value in model.items())
-        claim = goal.claim or "both sides are the same"
+        claim = goal.claim or _CLAIMS[case.rule.kind]
         return _Tried(REFUTED, f"that {claim} fails{f' for {shown}' if shown else ''}")
     values = {name: model[name] for name in goal.variables}
     bounded = {name for _, name in goal.bounds if name in values}
