@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.kernels.loops import (
@@ -139,12 +139,47 @@ def test_what_is_the_same_everywhere_is_not_compared_again_under_a_condition(
         return whole(self, *pair)
 
     monkeypatch.setattr(Matcher, "_compare", told)
+    for held in ((condition,), (), (condition, loop < 2), (loop < 3,)):
+        assert matcher.value(one, other, held) is None
+    assert compared == [(one, other, ())]
+
+
+def test_what_is_the_same_under_a_condition_is_compared_under_it() -> None:
+    """It looks different without: where less is given it has to be shown, and is not so."""
+    loop = UOp.range(8, 0)
+    memory = UOp(Ops.PARAM, dtypes.float32, (), (1, 16))
+    condition = loop < 4
+    one, other = [
+        UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, at)),))
+        for at in (loop * 2, condition.where(loop + loop, loop))
+    ]
+    matcher = Matcher(Questions())
     assert matcher.value(one, other, (condition,)) is None
-    assert matcher.value(one, other) is None  # less is given: it has to be shown
-    assert len(compared) == 2
-    assert matcher.value(one, other, (condition, loop < 2)) is None
-    assert matcher.value(one, other, (loop < 3,)) is None
-    assert len(compared) == 2
+    assert matcher.value(one, other) is not None
+    assert matcher.value(one, other, (loop < 5,)) is not None
+
+
+def test_what_never_happens_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A choice among others that exclude it: all that is below its branch would be compared in vain."""
+    loop = UOp.range(8, 0)
+
+    def element(dtype: DType, number: int, at: UOp) -> UOp:
+        memory = UOp(Ops.PARAM, dtype, (), (number, 16))
+        return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, at)),))
+
+    first, second = [element(dtypes.int32, 1, loop + k) for k in range(2)]
+    value, other = [element(dtypes.float32, 2, loop + k) for k in range(2)]
+    compared: list[object] = []
+    whole = Matcher._compare
+
+    def told(self: Matcher, before: UOp, after: UOp, given: tuple[UOp, ...]) -> object:
+        compared.extend((before, after))
+        return whole(self, before, after, given)
+
+    monkeypatch.setattr(Matcher, "_compare", told)
+    chosen = (second < first).where(other * other, value)
+    assert Matcher(Questions()).value(chosen, value, (first < second,)) is None
+    assert other * other not in compared
 
 
 def test_a_term_that_may_leave_its_type_is_no_sum_of_loops() -> None:

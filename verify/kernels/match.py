@@ -107,12 +107,19 @@ class Matcher:
             # What is the same wherever less is given is the same here.
             fewer = [(before, after, given[:count]) for count in range(len(given))]
             is_same = any([self._known.get(one, _UNKNOWN) is None for one in fewer])
+            if not is_same and given and self.questions.likeness.are_alike(before, after):
+                # Most likely it is the same everywhere: then it is compared once, and not in each choice.
+                is_same = self.value(before, after) is None
             self._known[key] = None if is_same else self._compare(before, after, given)
         return self._known[key]
 
     def _compare(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         if self._is_index_term(before) and self._is_index_term(after):
             return self._claim("an index term", before, after, given)
+        if before.dtype is not after.dtype and is_integer(before.dtype) and is_integer(after.dtype):
+            number = self.questions.terms.number
+            if (number(before), number(after)) != (before, after):
+                return self.value(number(before), number(after), given)
         if before.op is after.op is Ops.LOAD:
             return self._loads(before, after, given)
         if before.op is Ops.REDUCE and is_written_out(before, after):
@@ -147,7 +154,7 @@ class Matcher:
         return (
             scalar
             and self.questions.terms.is_plain(node)
-            and len(node.toposort()) < LARGEST_QUESTION
+            and self.questions.terms.size(node) < LARGEST_QUESTION
         )
 
     def _claim(self, what: str, before: UOp, after: UOp, given: Given) -> Difference | None:
@@ -160,11 +167,8 @@ class Matcher:
         """Whether integer or bool terms over memory are equal whatever the memory holds."""
         scalar = is_integer(before.dtype) or before.dtype.is_bool
         alike = before.dtype.is_bool == after.dtype.is_bool and not after.dtype.is_float
-        if (
-            not scalar
-            or not alike
-            or len(before.toposort()) + len(after.toposort()) > LARGEST_QUESTION
-        ):
+        size = self.questions.terms.size
+        if not scalar or not alike or size(before) + size(after) > LARGEST_QUESTION:
             return False
         claim = UOp(Ops.CMPEQ, dtypes.bool, (before, after))
         return self.questions.seems(claim, given).verdict is Verdict.PROVED
@@ -246,6 +250,8 @@ class Matcher:
             condition, yes, no = choice
             for branch, holds in ((yes, condition), (no, ~condition)):
                 known = (*given, holds)
+                if not self.questions.likeness.meets(known) and self._never(known):
+                    continue  # before all that is below is compared in vain
                 pair = (branch, other) if swapped else (other, branch)
                 difference = self.value(*pair, known)
                 if difference is not None and not self._never(known):

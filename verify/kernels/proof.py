@@ -166,6 +166,7 @@ class _KernelProof:
         self.rewritten = self.waits = 0
         self.not_covered: list[str] = []
         self.written: dict[int, int] = {}  # elements of a buffer, where memory is made for more
+        self.whole: dict[UOp, UOp] = {}  # terms with all that is kept in its place
         self.left: numpy.ndarray | None = None  # which elements are left as they were
 
     def run(self, body: UOp, trace: Trace) -> None:
@@ -271,7 +272,7 @@ class _KernelProof:
         except NotReadable as error:
             raise ProofError(self.name, stage.name, str(error)) from None
         if difference is not None:
-            whole = [_put_in_place(stores, {}) for stores in (before, after)]
+            whole = [self._put_in_place(stores, {}) for stores in (before, after)]
             self._raise(stage, difference, *whole)
         self.rewritten += matcher.rewritten
 
@@ -284,8 +285,13 @@ class _KernelProof:
         alike: Alike,
     ) -> Difference | None:
         """The first one between stores, where some of what they keep is known to be the same."""
-        put = _put_in_place(before, alike.before), _put_in_place(after, alike.after)
+        put = (self._put_in_place(before, alike.before), self._put_in_place(after, alike.after))
         return matcher.stores(*put, strict)
+
+    def _put_in_place(self, stores: list[Written], memories: Memories) -> list[Written]:
+        """Stores with what is kept where it is read; the others are read from these memories."""
+        done = {} if memories else self.whole
+        return [Written(without_kept(w.store, memories, done), w.loops) for w in stores]
 
     def _raise(
         self,
@@ -301,7 +307,7 @@ class _KernelProof:
         if difference.is_of_order or do_differ(before, after, difference.point):
             raise ProofError(self.name, stage.name, explained)
         self.not_covered.append(
-            f"stage {stage.name!r}: {explained.splitlines()[0]}, as the comparison reads it; the"
+            f"stage {stage.name!r}: {explained.splitlines()[0].removesuffix(':')}, as the comparison reads it; the"
             f" elements are the same at the values tried"
         )
 
@@ -481,11 +487,6 @@ class _KernelProof:
                     position = position[numpy.broadcast_to(values(mask[0], points), (count,))]
                 times += numpy.bincount(position, minlength=size)[:size]
         return times
-
-
-def _put_in_place(stores: list[Written], memories: Memories) -> list[Written]:
-    """Stores with what is kept where it is read; the others are read from these memories."""
-    return [Written(without_kept(w.store, memories), w.loops) for w in stores]
 
 
 def _writes(stores: list[Written]) -> list[tuple[UOp, tuple[UOp, ...]]]:

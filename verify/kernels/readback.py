@@ -98,16 +98,11 @@ class _Reader:
     """Scalar terms of vector terms. All vectors of one length have the lanes of one loop."""
 
     def __init__(self, stores: Iterable[UOp]) -> None:
-        nodes = toposort(stores)
-        lanes = {n.dtype.lanes for n in nodes} - {1}
-        self.is_of_matrices = any([n.op is Ops.MMA for n in nodes])
-        if len(lanes) > 1 and not self.is_of_matrices:
-            raise NotCovered(f"vectors of {sorted(lanes)} lanes in one program")
         self._scalar: dict[UOp, UOp] = {}
 
     def _lane(self, lanes: int) -> UOp:
-        """The loop over the lanes of vectors of this length: of several in one program, as MMAs take and give, each has its own."""
-        return UOp.range(lanes, LANE + (lanes if self.is_of_matrices else 0), AxisRole.VECTOR)
+        """The loop over the lanes of vectors of this length: of several in one program each has its own."""
+        return UOp.range(lanes, LANE + lanes, AxisRole.VECTOR)
 
     def store(self, store: UOp) -> UOp:
         address, value, *loops = store.src

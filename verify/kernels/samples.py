@@ -86,6 +86,8 @@ class Likeness:
 
         Reductions look the same only if they are written so.
         """
+        if one is other:
+            return 0
         values = [self._value(node) for node in (one, other, *given)]
         if any(value is None for value in values):
             return 0
@@ -94,6 +96,18 @@ class Likeness:
         for condition in values[2:]:
             hold += condition
         return int(numpy.count_nonzero(differ[hold == hold.max()]))
+
+    def are_alike(self, one: UOp, other: UOp) -> bool:
+        """Whether two terms are the same in every sample."""
+        values = self._value(one), self._value(other)
+        return all([v is not None for v in values]) and bool(numpy.all(values[0] == values[1]))
+
+    def meets(self, given: Sequence[UOp]) -> bool:
+        """Whether a sample is found in which all of `given` hold; true where they cannot be computed."""
+        values = [self._value(node) for node in given]
+        if any(value is None for value in values):
+            return True
+        return bool(numpy.logical_and.reduce(numpy.broadcast_arrays(*values)).any())
 
     def _value(self, node: UOp) -> Any:
         if node not in self._values.done:
@@ -120,10 +134,11 @@ class _Values:
 
     def of(self, node: UOp) -> Any:
         """One value a sample; None if it leaves the integers that numpy computes exactly."""
-        self.terms.interval(node)
-        for n in toposort((node,), lambda n: n not in self.done):
-            if n not in self.done:
-                self.done[n] = self._value_of(n)
+        if node not in self.done:
+            self.terms.interval(node)
+            for n in toposort((node,), lambda n: n not in self.done):
+                if n not in self.done:
+                    self.done[n] = self._value_of(n)
         return self.done[node]
 
     def _value_of(self, node: UOp) -> Any:

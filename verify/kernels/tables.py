@@ -93,14 +93,19 @@ def _masked(value: UOp, mask: Sequence[UOp]) -> UOp:
     return value
 
 
-def without_kept(term: UOp, memories: Memories | None = None) -> UOp:
+def without_kept(
+    term: UOp, memories: Memories | None = None, done: dict[UOp, UOp] | None = None
+) -> UOp:
     """`term` with every load of LOCAL_BUFFER replaced by the value that is kept there, where its mask holds.
 
     `memories`: of those that are read from memory instead, as they are, that memory and the loops around what is kept.
+    `done`: what became of terms before, with the same memories.
     The position lies inside of what is kept: that is asked of every access (kernels/proof.py).
     """
-    done: dict[UOp, UOp] = {}
-    for node in toposort((term,)):
+    done = {} if done is None else done
+    for node in toposort((term,), lambda n: n not in done):
+        if node in done:
+            continue
         new = _short(node.with_src(tuple([done[s] for s in node.src])))
         if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.LOCAL_BUFFER:
             kept, index, *mask = new.src[0].src

@@ -104,24 +104,44 @@ class Terms:
         self._intervals: dict[UOp, Interval | None] = {}
         self._plain: dict[UOp, bool] = {}
         self._opaque: dict[UOp, str] = {}
+        self._sizes: dict[UOp, int] = {}
+        self._computable: dict[UOp, bool] = {}
 
     # -- kinds ----------------------------------------------------------------------------------
 
     def is_plain(self, node: UOp) -> bool:
         """Made of loops and integers only, so that it can be computed."""
-        for n in toposort((node,), lambda n: n not in self._plain):
-            if n not in self._plain:
-                self._plain[n] = is_known(n) and all(self._plain[s] for s in n.src)
+        if node not in self._plain:
+            for n in toposort((node,), lambda n: n not in self._plain):
+                if n not in self._plain:
+                    self._plain[n] = is_known(n) and all(self._plain[s] for s in n.src)
         return self._plain[node]
+
+    def size(self, node: UOp) -> int:
+        """How many nodes a term has."""
+        if node not in self._sizes:
+            self._sizes[node] = len(node.toposort())
+        return self._sizes[node]
 
     # -- intervals ------------------------------------------------------------------------------
 
     def interval(self, node: UOp) -> Interval | None:
         """Where the integer `node` lies before it wraps, by its sources; None: unknown."""
-        for n in toposort((node,), lambda n: n not in self._intervals):
-            if n not in self._intervals:
-                self._intervals[n] = self._interval_of(n)
+        if node not in self._intervals:
+            for n in toposort((node,), lambda n: n not in self._intervals):
+                if n not in self._intervals:
+                    self._intervals[n] = self._interval_of(n)
         return self._intervals[node]
+
+    def number(self, node: UOp) -> UOp:
+        """An integer without casts that keep its value, whatever it is."""
+        while node.op is Ops.CAST and is_integer(node.dtype) and is_integer(node.src[0].dtype):
+            self.interval(node.src[0])
+            found, limits = self._wrapped(node.src[0]), width_limits(node.dtype)
+            if limits is not None and (found is None or not _inside(found, limits)):
+                break
+            node = node.src[0]
+        return node
 
     def _wrapped(self, node: UOp) -> Interval | None:
         """As `interval`, after wrapping to the type of the node."""
@@ -156,11 +176,12 @@ class Terms:
 
     def term(self, node: UOp) -> Term:
         """The z3 term of a scalar node."""
-        self.interval(node)
-        for n in toposort((node,), lambda n: n not in self._terms):
-            if n not in self._terms:
-                self.interval(n)
-                self._terms[n] = self._term_of(n)
+        if node not in self._terms:
+            self.interval(node)
+            for n in toposort((node,), lambda n: n not in self._terms):
+                if n not in self._terms:
+                    self.interval(n)
+                    self._terms[n] = self._term_of(n)
         return self._terms[node]
 
     def constraints(self, nodes: Iterable[UOp]) -> list[Term]:
@@ -259,9 +280,12 @@ class Terms:
 
     def is_computable(self, node: UOp) -> bool:
         """Plain, and small enough for 64-bit integers at every step."""
-        if not self.is_plain(node):
-            return False
-        return all(map(self.is_exact, toposort((node,))))
+        if node not in self._computable:
+            for n in toposort((node,), lambda n: n not in self._computable):
+                if n not in self._computable:
+                    below = all([self._computable[s] for s in n.src])
+                    self._computable[n] = below and is_known(n) and self.is_exact(n)
+        return self._computable[node]
 
     def is_exact(self, node: UOp) -> bool:
         """Whether 64-bit integers hold a value, and what becomes of it when it wraps."""
