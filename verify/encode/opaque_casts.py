@@ -25,15 +25,15 @@ _CASTS = {z3.Z3_OP_FPA_TO_FP, z3.Z3_OP_FPA_TO_FP_UNSIGNED}
 
 
 def without_casts(goal: Goal) -> Goal:
-    """The goal with a fresh value for each cast to a float. Raises: NoMeaning if there are no two of them."""
+    """The goal with a fresh value for each cast to a float. Raises: NoMeaning if no two of them can be compared."""
     weakening = _WithoutCasts()
     premises = [weakening.term(premise) for premise in goal.premises]
     conclusion = weakening.term(goal.conclusion)
-    if len(weakening.casts) < 2:
+    pairs = combinations(weakening.casts, 2)
+    compared = [fact for one, other in pairs for fact in facts_of_casts(one, other)]
+    if not compared:
         raise NoMeaning("no casts to floats to compare")
-    facts = [fact for cast in weakening.casts for fact in facts_of_cast(cast)]
-    pairs = list(combinations(weakening.casts, 2))
-    facts += [fact for one, other in pairs for fact in facts_of_casts(one, other)]
+    facts = [*compared, *[fact for cast in weakening.casts for fact in facts_of_cast(cast)]]
     return Goal([*premises, *weakening.facts, *facts], conclusion)
 
 
@@ -117,8 +117,8 @@ def _is_cast(term: Term) -> bool:
     """Whether a float is made of another, or of an integer, and not of bits or a real number."""
     if not z3.is_app(term) or term.decl().kind() not in _CASTS or term.num_args() != 2:
         return False
-    return z3.is_fp(term.arg(1)) or z3.is_bv(term.arg(1))
+    return bool(z3.is_fp(term.arg(1)) or z3.is_bv(term.arg(1)))
 
 
 def _is_number(term: Term) -> bool:
-    return z3.is_fp_value(term) or z3.is_bv_value(term)
+    return bool(z3.is_fp_value(term) or z3.is_bv_value(term))
