@@ -36,6 +36,9 @@ _BITS = 12
 _COUNT = 1 << _BITS  # values of each kind
 _MULTIPLIER = numpy.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
 PRIME = 17  # corners of a type
+# Digits behind the first one of floats: what is rounded to them lies in the middle of two but seldom.
+_FRACTIONS = tuple(sorted({dtypes.finfo(dtype)[1] for dtype in (*dtypes.floats, *dtypes.fp8s)}))
+_SELDOM = 8  # one number in so many
 _TOGETHER = 3  # reads whose corners meet in every way, if there are as many rows
 _HALF, _SHIFT = numpy.uint64(29), numpy.uint64(64 - _BITS)
 
@@ -100,6 +103,8 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
     row = row.astype(numpy.float64 if is_float else kept_as(dtype))
     if kind == MIXED and is_float:
         row = draw.normal(size=_COUNT) * numpy.exp2(draw.integers(-3, 4, _COUNT))
+        if halves := _halves(dtype):
+            row[::_SELDOM] = numpy.resize(halves, _COUNT // _SELDOM)
     elif kind == MIXED:
         row = draw.integers(0, min(64, (dtype.hi or 64) + 1), _COUNT).astype(kept_as(dtype))
     elif kind in (CORNERS, ENDS):
@@ -135,6 +140,18 @@ def _float_ends(dtype: DType) -> list[float]:
     fraction = dtypes.finfo(dtype)[1]
     small = [float(from_bits(bits, dtype)) for bits in (2, (1 << fraction) - 1)]
     return [*_float_corners(dtype), *small, 1e4]
+
+
+def _halves(dtype: DType) -> list[float]:
+    """What lies in the middle of two floats of fewer digits, next to an even one and to an odd one, and what lies beside it.
+
+    Where a cast rounds such a number otherwise than it should, nearly all others are rounded right.
+    """
+    fraction = dtypes.finfo(dtype)[1]
+    shorter = [bits for bits in _FRACTIONS if bits < fraction]
+    middles = [1 + times * 2.0 ** -(bits + 1) for bits in shorter for times in (1, 3)]
+    beside = [x + sign * 2.0**-fraction for x in middles[::2] for sign in (-1, 1)]
+    return [*middles, *[-x for x in middles], *beside]
 
 
 def _integer_corners(dtype: DType) -> list[int]:

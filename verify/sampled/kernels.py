@@ -319,7 +319,10 @@ class ValueChecker:
             where = Iterations(size).integers(0, size, min(RUN, max(1, affordable)))
             where = numpy.unique(numpy.append(where, [0, size - 1]))
             for kind in (MIXED, ENDS):
-                found = launched.results(nodes, kernels, parts, _draw, kind)
+                try:
+                    found = launched.results(nodes, kernels, parts, _draw, kind)
+                except launched.WrittenElsewhere as error:
+                    raise CheckError(kernels[-1].name, "as it ran", str(error)) from None
                 budget = Budget(self._most_values)
                 expected = expected_elements(body, where, numpy.full(where.shape, kind), budget)
                 shape, dtype = body.src[0].shape, body.src[0].dtype

@@ -24,10 +24,16 @@ from proofgrad.verify.sampled.parts import Part
 
 # Elements of all memory that a kernel is run on; one of more is not run.
 MOST_ELEMENTS = 1 << 16
-# What is in memory that nothing has written: NaN of every type of floats, and a large integer.
+# The bytes of memory that nothing has written: a large number of every type.
 _UNWRITTEN = 0x7F
+# So many lie behind all memory, as a few long vectors have: a write that goes too far shows there, also of what was read too far.
+_BEHIND, _BEHIND_READ, _BEHIND_WRITTEN = 512, 0x5A, 0x3C
 
 Draw = Callable[[int, DType, Values, Values], Values]
+
+
+class WrittenElsewhere(RuntimeError):
+    """A kernel has written to what it only reads, or behind memory. The message says where."""
 
 
 def is_small(nodes: Sequence[UOp], parts: Sequence[Part]) -> bool:
@@ -39,30 +45,52 @@ def is_small(nodes: Sequence[UOp], parts: Sequence[Part]) -> bool:
 def results(
     nodes: Sequence[UOp], kernels: Sequence[Kernel], parts: Sequence[Part], draw: Draw, kind: int
 ) -> Values:
-    """What kernels leave in the memory of a body's result, run once in memory of a kind. Raises: DeviceError."""
+    """What kernels leave in the memory of a body's result, run once in memory of a kind.
+
+    Raises: DeviceError, WrittenElsewhere.
+    """
     backend = kernels[-1].backend
     memory: dict[int, Any] = {}
+    before: dict[int, Values] = {}  # the bytes of memory, and those behind it
     for node in nodes:
         if node.op is PARAM:
             index = numpy.arange(node.arg[1])
             values = draw(node.arg[0], node.dtype, index, numpy.full(index.shape, kind))
-            memory[node.arg[0]] = _placed(kernels[-1], _as_bytes(values, node.dtype))
+            before[node.arg[0]] = _with_room(_as_bytes(values, node.dtype), _BEHIND_READ)
+            memory[node.arg[0]] = _placed(kernels[-1], before[node.arg[0]])
     for kernel, part in zip(kernels, parts):
         if part.written not in memory:
             unwritten = numpy.full(part.size * part.dtype.itemsize, _UNWRITTEN, numpy.uint8)
-            memory[part.written] = _placed(kernel, unwritten)
+            before[part.written] = _with_room(unwritten, _BEHIND_WRITTEN)
+            memory[part.written] = _placed(kernel, before[part.written])
         kernel.ready()([memory[slot] for slot in kernel.slots])
     backend.synchronize()
+    sizes = {part.written: part.size * part.dtype.itemsize for part in parts}
+    found: dict[int, Any] = {slot: numpy.empty_like(data) for slot, data in before.items()}
+    for slot, data in found.items():
+        backend.copyout(memoryview(data), memory[slot])
+        changed = numpy.flatnonzero((data != before[slot])[sizes.get(slot, 0) :])
+        if len(changed):
+            raise WrittenElsewhere(
+                _told(slot, len(data) - _BEHIND, sizes.get(slot, 0) + int(changed[0]))
+            )
     last = parts[-1]
-    found: Any = numpy.zeros(last.size * last.dtype.itemsize, numpy.uint8)
-    backend.copyout(memoryview(found), memory[last.written])
-    return _as_values(found, last.dtype)
+    return _as_values(found[last.written][: sizes[last.written]], last.dtype)
+
+
+def _told(slot: int, size: int, byte: int) -> str:
+    if byte < size:
+        return f"it wrote byte {byte} of parameter {slot}, which it only reads"
+    return f"it wrote {byte - size} bytes behind the {size} bytes of parameter {slot}"
+
+
+def _with_room(data: Values, byte: int) -> Values:
+    return numpy.concatenate([data, numpy.full(_BEHIND, byte, numpy.uint8)])
 
 
 def _placed(kernel: Kernel, data: Values) -> Any:
-    handle = kernel.backend.alloc(max(1, data.nbytes))
-    if data.nbytes:
-        kernel.backend.copyin(handle, memoryview(data))
+    handle = kernel.backend.alloc(data.nbytes)
+    kernel.backend.copyin(handle, memoryview(data))
     return handle
 
 
