@@ -156,6 +156,11 @@ def loaded() -> None:
     warm()
 
 
+def test_every_file_that_faults_are_planted_in_is_there() -> None:
+    """A file that is gone ended the drawing of all others."""
+    assert not [file for file in where() if not (ROOT / file).is_file()]
+
+
 @pytest.mark.parametrize("name", MISSED)
 def test_fault_that_was_missed_is_found(name: str) -> None:
     fault, program = MISSED[name]

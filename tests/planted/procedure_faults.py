@@ -36,7 +36,7 @@ _EXECUTED = (
     "core/tensor/runtime/canonical.py",
     "core/tensor/runtime/realize.py",
     "core/tensor/runtime/reading.py",
-    "core/tensor/runtime/drawn.py",
+    "core/tensor/runtime/once.py",
     "core/tensor/runtime/execute.py",
     "core/tensor/runtime/arena.py",
     "core/tensor/runtime/launches.py",

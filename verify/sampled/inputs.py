@@ -128,11 +128,13 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
 
 
 def _float_corners(dtype: DType) -> list[float]:
-    """Numbers that are their own inverse, whole and odd, whole and even, between, and those where the range ends."""
+    """Numbers that are their own inverse, whole and odd, whole and even, between, of more digits than there are, and those where
+    the range ends."""
     most, least = largest(dtype), 2.0 ** (2 - (1 << dtypes.finfo(dtype)[0] - 1))  # least normal
+    long = min(5.0 * 2.0 ** (dtypes.finfo(dtype)[1] + 3), most / 2)
     tiny = float(from_bits(1, dtype))
     special = [0.0, -0.0, math.inf, -math.inf, math.nan]
-    return [*special, 1.0, -1.0, 3.0, -3.0, 2.0, 0.5, -1.5, tiny, -tiny, least, most, -most]
+    return [*special, 1.0, -1.0, 3.0, -long, 2.0, 0.5, -1.5, tiny, -tiny, least, most, -most]
 
 
 def _float_ends(dtype: DType) -> list[float]:
