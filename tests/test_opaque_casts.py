@@ -14,6 +14,7 @@ from proofgrad.verify.encode.types import cases
 from proofgrad.verify.prove.case import decide
 from proofgrad.verify.prove.portfolio import attempts
 
+NEAREST = z3.RNE()
 SMALL = [z3.FPSort(3, 4), z3.FPSort(4, 3), z3.FPSort(4, 6)]
 
 
@@ -30,7 +31,7 @@ def claims(casts: list[Cast]) -> list[Any]:
 @pytest.mark.parametrize(("given", "to"), list(product(SMALL, SMALL)), ids=str)
 def test_what_is_said_of_rounding_floats_holds(given: Any, to: Any) -> None:
     named = [z3.FP(name, given) for name in "xy"]
-    casts = [Cast(x, z3.fpFPToFP(z3.RNE(), x, to), True) for x in named]
+    casts = [Cast(x, z3.fpFPToFP(NEAREST, x, to), True, NEAREST) for x in named]
     for claim in claims(casts):
         assert holds(claim), claim
 
@@ -42,17 +43,22 @@ def test_what_is_said_of_rounding_integers_holds(bits: int, is_signed: bool, to:
     """Of more bits than the float has digits, and than its exponents reach."""
     convert = z3.fpSignedToFP if is_signed else z3.fpUnsignedToFP
     named = [z3.BitVec(name, bits) for name in "xy"]
-    casts = [Cast(x, convert(z3.RNE(), x, to), is_signed) for x in named]
+    casts = [Cast(x, convert(NEAREST, x, to), is_signed, NEAREST) for x in named]
     for claim in claims(casts):
         assert holds(claim), claim
 
 
-def test_casts_of_other_types_are_not_compared() -> None:
+def test_casts_of_other_types_or_roundings_are_not_compared() -> None:
     x, y, z = z3.BitVec("x", 8), z3.BitVec("y", 16), z3.BitVec("z", 8)
-    signed = Cast(x, z3.fpSignedToFP(z3.RNE(), x, z3.Float32()), True)
-    longer = Cast(y, z3.fpSignedToFP(z3.RNE(), y, z3.Float32()), True)
-    unsigned = Cast(z, z3.fpUnsignedToFP(z3.RNE(), z, z3.Float32()), False)
-    assert facts_of_casts(signed, longer) == facts_of_casts(signed, unsigned) == []
+    to, down = z3.Float32(), z3.RTN()
+    signed = Cast(x, z3.fpSignedToFP(NEAREST, x, to), True, NEAREST)
+    others = [
+        Cast(y, z3.fpSignedToFP(NEAREST, y, to), True, NEAREST),
+        Cast(z, z3.fpUnsignedToFP(NEAREST, z, to), False, NEAREST),
+        Cast(z, z3.fpSignedToFP(down, z, to), True, down),
+    ]
+    assert [facts_of_casts(signed, other) for other in others] == [[], [], []]
+    assert facts_of_casts(signed, Cast(z, z3.fpSignedToFP(NEAREST, z, to), True, NEAREST))
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,12 @@ def without_casts(goal: Goal) -> Goal:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value of which a float was made: another float, or an integer, `is_signed` or not."""
+    """A value of which a float was made, rounded so: another float, or an integer, `is_signed` or not."""
 
     source: Term
     value: Term
     is_signed: bool
+    rounding: Term
 
     @property
     def is_lossless(self) -> bool:
@@ -86,7 +87,7 @@ def facts_of_casts(one: Cast, other: Cast) -> list[Term]:
     """What rounding keeps of two values of one type: their order, and where nothing is lost that they differ."""
     if one.source.sort() != other.source.sort() or one.value.sort() != other.value.sort():
         return []
-    if one.is_signed != other.is_signed:
+    if one.is_signed != other.is_signed or not one.rounding.eq(other.rounding):
         return []
     ordered = [
         z3.Implies(low.at_most(high), z3.fpLEQ(low.value, high.value))
@@ -107,7 +108,7 @@ class _WithoutCasts(Weakening):
             return found
         source = found.arg(1)
         value = z3.simplify(found) if _is_number(source) else self.hidden(found)
-        cast = Cast(source, value, found.decl().kind() == z3.Z3_OP_FPA_TO_FP)
+        cast = Cast(source, value, found.decl().kind() == z3.Z3_OP_FPA_TO_FP, found.arg(0))
         if all([cast.value.get_id() != known.value.get_id() for known in self.casts]):
             self.casts.append(cast)
         return value
