@@ -44,6 +44,15 @@ def test_types_are_found_by_both_their_names() -> None:
     assert "default_float" not in types.DTYPES_DICT and "index" not in types.DTYPES_DICT
 
 
+def test_integers_are_found_by_their_width() -> None:
+    for name, bits in (("int8s", 8), ("int16s", 16), ("int32s", 32), ("int64s", 64)):
+        assert {kind.name for kind in getattr(dtypes, name)} == {f"int{bits}", f"uint{bits}"}
+
+
+def test_the_default_device_is_found_by_name_and_as_a_backend() -> None:
+    assert Device.default is Device[Device.DEFAULT]
+
+
 @pytest.mark.parametrize("kind", EVERY, ids=str)
 def test_a_lossless_cast_keeps_every_number_that_may_be_lost(kind: Any) -> None:
     """The ends of ints, every code of 8-bit floats, of others the largest odd number and the smallest number."""

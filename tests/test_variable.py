@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofgrad import Device, JitError, ShapeError, Tensor, TinyJit, UOp, Variable
+from proofgrad import Device, JitError, ShapeError, Tensor, TinyJit, UOp, Variable, dtypes
 from proofgrad.core.ir.sizes import difference, normal, product, quotient, show_size
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -249,6 +249,17 @@ def test_variable_takes_no_value_or_bound_that_is_no_whole_number(value: Any) ->
 
 def test_bounds_have_tinygrads_names() -> None:
     assert Variable("n", min_val=1, max_val=8) is UOp.variable("n", max_val=8, min_val=1)
+
+
+def test_variable_takes_tinygrads_types_and_says_how_to_write_multiples() -> None:
+    n = Variable("n", 1, 8)
+    for dtype in (dtypes.int, "int64", dtypes.index):
+        assert Variable("n", 1, 8, dtype=dtype) is n is UOp.variable("n", 1, 8, dtype, 1)
+    with pytest.raises(TypeError, match="whole numbers, not for dtypes.float"):
+        Variable("n", 1, 8, dtype=dtypes.float)
+    with pytest.raises(ValueError, match=r"write 8 \* Variable\('n', 1, 8\)"):
+        Variable("n", 1, 64, multiple_of=8)
+    assert Tensor.ones(64).contiguous()[: 8 * n.bind(3)].sum().item() == 24
 
 
 def test_variable_takes_ints_of_numpy_and_of_tensors() -> None:

@@ -223,6 +223,7 @@ class dtypes:  # noqa: N801  (the name users write)
     half, float, double = float16, float32, float64
     ints = (int8, uint8, int16, uint16, int32, uint32, int64, uint64)
     sints, uints = (int8, int16, int32, int64), (uint8, uint16, uint32, uint64)
+    int8s, int16s, int32s, int64s = (int8, uint8), (int16, uint16), (int32, uint32), (int64, uint64)
     floats = (float16, bfloat16, float32, float64)
     fp8_ocp, fp8_fnuz = (fp8e4m3, fp8e5m2), (fp8e4m3fnuz, fp8e5m2fnuz)
     fp8s = fp8_ocp + fp8_fnuz

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtype_named, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -26,11 +26,24 @@ _PARTS = (*_NAMED, Ops.CONST, Ops.NEG, Ops.ADD, Ops.MUL, Ops.FLOORDIV, Ops.MOD)
 _Monomials: TypeAlias = "dict[tuple[UOp, ...], int]"
 
 
-def variable(name: str, min_val: int, max_val: int) -> UOp:
-    """An index that is the same everywhere in a run. Raises: ValueError for empty bounds, TypeError for others than whole numbers."""
+def variable(
+    name: str, min_val: int, max_val: int, dtype: DType | str = dtypes.index, multiple_of: int = 1
+) -> UOp:
+    """An index that is the same everywhere in a run. Raises: ValueError for empty bounds, TypeError for others than whole numbers.
+
+    `dtype`: any type of integers; a size or an index has no number of bits. `multiple_of`: 1, for a multiple is a product.
+    """
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"the name of a variable is an identifier, not {name!r}")
     min_val, max_val = _whole(name, min_val), _whole(name, max_val)
+    kind = dtype_named(dtype) if isinstance(dtype, str) else dtype
+    if not kind.is_int:
+        raise TypeError(f"variable {name} stands for whole numbers, not for {kind}")
+    if multiple_of != 1:
+        raise ValueError(
+            f"a variable is every whole number within its bounds; for multiples of {multiple_of} write"
+            f" {multiple_of} * Variable({name!r}, {-(-min_val // multiple_of)}, {max_val // multiple_of})"
+        )
     if not 0 <= min_val <= max_val:
         raise ValueError(
             f"variable {name}: bounds {min_val} to {max_val} must be 0 or more, in order"

@@ -279,11 +279,17 @@ class UOp(_Parts):
         return self.alu(Ops.MIN, self._operand(other))
 
     @staticmethod
-    def variable(name: str, min_val: int, max_val: int) -> UOp:
+    def variable(
+        name: str,
+        min_val: int,
+        max_val: int,
+        dtype: DType | str = dtypes.index,
+        multiple_of: int = 1,
+    ) -> UOp:
         """`Variable(name, min_val, max_val)`."""
         from proofgrad.core.ir.sizes import variable
 
-        return variable(name, min_val, max_val)
+        return variable(name, min_val, max_val, dtype, multiple_of)
 
     def bind(self, value: int) -> UOp:
         """This variable with a value, for shapes. Raises: ValueError if it is out of bounds."""

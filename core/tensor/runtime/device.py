@@ -15,6 +15,7 @@ from typing import Any
 from proofgrad.core import settings
 from proofgrad.core.compile.machine import target
 from proofgrad.core.compile.machine.target import Backend, completed
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.tensor.data.errors import DeviceError
 
 HOST = "PYTHON"  # where the data of a Python list or a numpy array lives
@@ -60,6 +61,11 @@ class _Device:
         if is_on_disk(chosen):
             raise DeviceError(f"a file computes nothing, so {name!r} cannot be the default device")
         self._chosen = chosen
+
+    @property
+    def default(self) -> Backend:
+        """The opened backend of the default device."""
+        return self[self.DEFAULT]
 
     def _tuned(self) -> str | None:
         """The first preferred device that opens here, runs kernels, and whose schedules were measured on such a machine."""
@@ -191,6 +197,8 @@ class _Device:
         provided = ", ".join(known)
         if upper in self._elsewhere:
             raise DeviceError(f"device {name!r} is not built here; provided: {provided}")
+        if isinstance(name, DType):
+            raise DeviceError(f"{name} is a type, not a device: x.cast({name})")
         near = difflib.get_close_matches(upper, [*known, HOST, *self._aliases], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise DeviceError(f"unknown device {name!r}{hint} provided: {provided}")
