@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proofgrad import Tensor, TinyJit, dtypes, nn
+from proofgrad import DeviceError, Tensor, TinyJit, dtypes, nn
 from proofgrad.core.tensor.data.errors import AxisError
 from proofgrad.core.tensor.methods.hints import INSTEAD
 from proofgrad.core.tensor.methods.nn import modes
@@ -24,6 +24,26 @@ def test_a_missing_method_says_what_does_the_same() -> None:
     with pytest.raises(AttributeError, match=r"use x\.assign\(x\.masked_fill\(\.\.\.\)\)"):
         x.masked_fill_(x > 0, 0)
     assert not hasattr(x, "nonsense_of_no_kind") and copy.deepcopy(x).tolist() == [1.0]
+
+
+def test_a_name_that_the_class_lacks_says_what_does_the_same() -> None:
+    with pytest.raises(AttributeError, match=r"type object 'Tensor' .* 'vstack'; use Tensor\.cat"):
+        Tensor.vstack  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="did you mean zeros"):
+        Tensor.zeross  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(Tensor, "__nonsense__")
+
+
+def test_bounds_by_names_of_torch_are_told_the_names_here() -> None:
+    for option in ("min", "max"):
+        for method in (Tensor([1.0]).clamp, Tensor([1.0]).clip):
+            with pytest.raises(TypeError, match=f"takes {option}_=, not {option}="):
+                method(**{option: 0})  # type: ignore[arg-type]
+
+
+def test_a_type_as_a_device_says_cast() -> None:
+    with pytest.raises(DeviceError, match=r"is a type, not a device: x\.cast\(dtypes\.float16"):
+        Tensor([1.0]).to(dtypes.float16)  # type: ignore[arg-type]
 
 
 def test_a_missing_layer_says_what_there_is() -> None:

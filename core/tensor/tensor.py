@@ -30,6 +30,7 @@ from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.methods.nn import NeuralNetwork
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
+from proofgrad.core.tensor.methods.training import ShowsTraining
 from proofgrad.core.tensor.methods.view import ViewInfo, view_info
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime import realize as machine
@@ -40,6 +41,16 @@ from proofgrad.core.tensor.runtime.owners import owners_of_attribute
 from proofgrad.core.tensor.runtime.recording import recorder
 from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
 from proofgrad.core.tensor.runtime.tracing import TRACING
+
+
+class _TellsNames(ShowsTraining):
+    """The type of `Tensor`: names that the class does not have, as `Tensor.vstack`."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            """Asked for what is not there. Raises: AttributeError, with what does the same."""
+            no_such_attribute(name, cls, "type object 'Tensor'")
 
 
 class Tensor(
@@ -53,6 +64,7 @@ class Tensor(
     Movement,
     Elementwise,
     Calls,
+    metaclass=_TellsNames,
 ):
     """An array of numbers on a device.
 

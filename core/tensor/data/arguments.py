@@ -212,6 +212,7 @@ _AXIS = {
     "unbiased": "correction",
 }
 _DIM = {"axis": "dim", "axes": "dim"}
+_BOUNDS = {"min": "min_", "max": "max_", "a_min": "min_", "a_max": "max_"}
 
 
 def takes_axis(function: _F) -> _F:
@@ -222,6 +223,11 @@ def takes_axis(function: _F) -> _F:
 def takes_dim(function: _F) -> _F:
     """The same for a method whose axis is called `dim`, as torch and tinygrad do."""
     return _tells(function, _DIM)
+
+
+def takes_bounds(function: _F) -> _F:
+    """The same for a method whose bounds are called `min_` and `max_`, as tinygrad does."""
+    return _tells(function, _BOUNDS)
 
 
 def _tells(function: _F, names: Mapping[str, str]) -> _F:

@@ -87,12 +87,24 @@ INSTEAD = {
     "ravel": "x.flatten()",
     "tobytes": "bytes(x.data())",
     "register_hook": "custom_vjp, see docs/custom-gradients.md",
+    "from_numpy": "Tensor(array), or Tensor.from_dlpack(array) to share its memory",
+    "mT": "x.transpose(-2, -1)",
+    "mv": "x @ y",
+    "values": "x itself: max and min give the values alone, argmax and argmin where they are",
+    "indices": "x.argmax(axis) or x.argmin(axis): max and min give the values alone",
+    "equal": "x.eq(y).all()",
+    "quantile": "x.sort(axis)[0], and of it the position q * (n - 1)",
+    "cross": "x.roll(-1, -1) * y.roll(-2, -1) - x.roll(-2, -1) * y.roll(-1, -1)",
+    "stride": "x.view_info().strides",
+    "is_contiguous": "x.contiguous(), which copies what does not lie in order",
+    "rms_norm": "x * (x.square().mean(-1, keepdim=True) + eps).rsqrt(), or nn.RMSNorm",
+    "rmsnorm": "x * (x.square().mean(-1, keepdim=True) + eps).rsqrt(), or nn.RMSNorm",
     "apply_": "operations on whole Tensors",
 }
 
 
-def no_such_attribute(name: str, kind: type) -> NoReturn:
-    """Raises: AttributeError, with what does the same, or names that are near."""
+def no_such_attribute(name: str, kind: type, owner: str = "'Tensor' object") -> NoReturn:
+    """Raises: AttributeError of `owner`, with what does the same, or names that are near."""
     told = INSTEAD.get(name)
     if name.startswith("_"):  # a protocol that somebody asks for
         told = ""
@@ -100,9 +112,7 @@ def no_such_attribute(name: str, kind: type) -> NoReturn:
         told = _in_place(name, kind) or _near(name, kind)
     else:
         told = f"use {told}"
-    raise AttributeError(
-        f"'Tensor' object has no attribute {name!r}" + (f"; {told}" if told else "")
-    )
+    raise AttributeError(f"{owner} has no attribute {name!r}" + (f"; {told}" if told else ""))
 
 
 def _in_place(name: str, kind: type) -> str:

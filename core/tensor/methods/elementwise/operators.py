@@ -15,7 +15,7 @@ from proofgrad.core.ir.op_names import ADD, AND, CONST, FDIV, FLOORDIV, MOD, MUL
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Operand, Real
+from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, takes_bounds
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import least_float, promote, promote_scalar, scalar_dtype
@@ -413,6 +413,7 @@ class Operators(Operands):
             return self._with(constant_node(x, promote_scalar(self.dtype, x), ()))
         return self._with(self._as_tensor(x)._uop)
 
+    @takes_bounds
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
         """Not below `min_`, not above `max_`. Where a value is a bound that is a number, its slope is 1; of two Tensors it is shared."""
         if min_ is None and max_ is None:
