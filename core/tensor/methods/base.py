@@ -103,7 +103,6 @@ class TensorBase(metaclass=ShowsTraining):
     """
 
     __slots__ = ("__weakref__", "_awaited", "_base", "_grad", "_requires_grad", "_uop", "device")
-    __array_ufunc__: ClassVar[None] = None  # numpy leaves `array * tensor` to this class
     _uop: UOp
     device: str
     _grad: Any  # a Tensor, or None

@@ -30,6 +30,7 @@ from proofgrad.core.tensor.data.storage import nest, unpack
 from proofgrad.core.tensor.methods.base import TensorBase, describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.disk import bytes_of_view, moved_node
+from proofgrad.core.tensor.methods.numpy_calls import called_with_values, operator_method
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import Device, canonical_device, is_on_disk
@@ -121,6 +122,18 @@ class Interop(Factories):
             raise ValueError("the elements of a Tensor cannot be shared with numpy, only copied")
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """numpy's functions are of the values: `np.sum(x)` is that of `x.numpy()`, which is not to be written."""
+        return called_with_values(function, args, kwargs, Interop)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """An operator between an array and a Tensor gives a Tensor; numpy's other functions of elements are of the values."""
+        is_left = inputs[0] is self
+        name = operator_method(ufunc.__name__, is_left)
+        if name is None or method != "__call__" or kwargs or len(inputs) != 2:
+            return called_with_values(getattr(ufunc, method), inputs, kwargs, Interop)
+        return getattr(self, name)(inputs[1 if is_left else 0])
 
     # -- devices ----------------------------------------------------------------------------------
 
