@@ -1,7 +1,7 @@
 """Tactic: which nodes of a program get a buffer, and so what its kernels are.
 
 Owns: the choice (a heuristic: it changes speed and memory, never values). Does not own: where the epilogue of a reduction ends
-(epilogues.py), limits on what one kernel computes (limits.py), reductions inside of a kernel (rows.py), the cut itself (steps/store.py), what a kernel
+(epilogues.py), sums that select one term (selections.py), limits on what one kernel computes (limits.py), reductions inside of a kernel (rows.py), the cut itself (steps/store.py), what a kernel
 looks like inside (lower.py).
 """
 
@@ -17,23 +17,24 @@ from proofgrad.core.compile.fusion.padded_values import as_it_is_multiplied, is_
 from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.row_values import read_by_several_loops
 from proofgrad.core.compile.fusion.rows import reductions_by_row
-from proofgrad.core.compile.fusion.sums_of_parts import sums_by_readers
-from proofgrad.core.compile.fusion.work import (
-    apart_from_rows,
-    cycles_of_work,
-    may_select_a_term,
-    pays_a_buffer,
+from proofgrad.core.compile.fusion.selections import (
+    combines_by_position,
+    comparisons_with_counters,
+    masks_of_selections,
+    selects,
+    with_what_is_compared,
 )
+from proofgrad.core.compile.fusion.sums_of_parts import sums_by_readers
+from proofgrad.core.compile.fusion.work import apart_from_rows, cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import MOST_CHOSEN
 from proofgrad.core.compile.schedule.operation_cycles import COSTLY
-from proofgrad.core.compile.schedule.scatters import pays_scatter
 from proofgrad.core.compile.steps.store import below_reshape, store
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
-from proofgrad.core.ir.ops import COMPARE, CONVERSIONS, ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.ops import CONVERSIONS, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, known_below, toposort
 
@@ -65,13 +66,15 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     leads_to_reduction = _leads_to_reduction(nodes, stored)
     meets = meeting_points(nodes, consumers)
     ends: dict[UOp, list[UOp]] = {}
-    selecting = _for_selection(nodes)
+    masks = comparisons_with_counters(nodes)
+    selecting = with_what_is_compared(nodes, masks)
     for node in nodes:
         if node.op is Ops.REDUCE_AXIS:
-            selects = _selects(node, selecting)
-            end = end_of_epilogue(node, consumers, meets.nearest, stored, target, selects)
+            is_choice = selects(node, selecting)
+            end = end_of_epilogue(node, consumers, meets.nearest, stored, target, is_choice)
             stored.add(end)
             ends.setdefault(end, []).append(node)
+    choosing = masks_of_selections([r for rs in ends.values() for r in rs], masks, selecting)
     position = {node: k for k, node in enumerate(nodes)}
     beside = [_beside_a_contraction(rs, consumers, position) for rs in ends.values()]
     stored.update(*beside)
@@ -111,7 +114,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             kept.add(end)
             stored.update(reductions if len(reductions) > 1 else ())
         elif len(reductions) > 1:
-            stored.update([r for r in reductions if _scatters(r, selecting, target)])
+            stored.update([r for r in reductions if combines_by_position(r, selecting, target)])
     if target.lockstep > 1:
         stored = {node if node in kept else _before_widening(node) for node in stored}
     by_row = set[UOp]()
@@ -121,12 +124,12 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         stored -= products_by_row(nodes, consumers, stored, kept, target)
         stored -= sums_by_readers(nodes, consumers, stored, kept, target)
         stored |= read_by_several_loops(nodes, consumers, stored, target)
-        loops = {e: rs for e, rs in ends.items() if not any([_selects(r, selecting) for r in rs])}
+        loops = {e: rs for e, rs in ends.items() if not any([selects(r, selecting) for r in rs])}
         stored |= apart_from_rows(loops, nodes, stored, target)
-    stored = stored | beyond_limits(nodes, consumers, meets, stored, target)
+    stored = stored | beyond_limits(nodes, consumers, meets, stored, choosing, target)
     if left := _left_by_their_rows(by_row, nodes, _Work(set(stored), consumers)):
         stored |= left  # what read none of them before may read more buffers now
-        stored |= beyond_limits(nodes, consumers, meets, stored, target)
+        stored |= beyond_limits(nodes, consumers, meets, stored, choosing, target)
     return stored
 
 
@@ -220,53 +223,6 @@ def _leads_to_other_rows(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
         ):
             leads.update(node.src)
     return leads
-
-
-def _for_selection(nodes: list[UOp]) -> set[UOp]:
-    """Comparisons with a counter, what is made of them, and what they compare with the counter.
-
-    A sum that such a comparison selects one term of is no loop in the end, if the rules can see it.
-    """
-    counters: set[UOp] = set()  # made of counters and constants only
-    selecting: set[UOp] = set()
-    for node in nodes:
-        if node.op is Ops.IOTA or (
-            (node.op in ELEMENTWISE or node.op in MOVEMENT)
-            and any([s in counters for s in node.src])
-            and all([s in counters or not _below_movement(s, set()).src for s in node.src])
-        ):
-            counters.add(node)
-        elif node.op in COMPARE:
-            if any([s in counters for s in node.src]):
-                selecting.add(node)
-        elif any([s in selecting for s in node.src]) and (
-            node.dtype.is_bool or node.op in MOVEMENT or (node.op is Ops.CAST and node.dtype.is_int)
-        ):
-            selecting.add(node)
-    compared = set(selecting)
-    for node in reversed(nodes):
-        if node in compared and (node.op in ELEMENTWISE or node.op in MOVEMENT):
-            compared.update(node.src)
-    return compared
-
-
-def _selects(reduction: UOp, selecting: set[UOp]) -> bool:
-    """Whether it is a sum that selects one term, which is no loop in the end."""
-    return _compares(reduction, selecting) and may_select_a_term(reduction, frozenset())
-
-
-def _scatters(reduction: UOp, selecting: set[UOp], target: Target) -> bool:
-    """Whether it combines by position, as `sum[j](where(position[j] == r, value[j], 0))` does: alone in its kernel it goes source by source, and
-    several of a sum, as the gradients of `x[i] * x[j]`, are one kernel to compile."""
-    if not _compares(reduction, selecting) or _selects(reduction, selecting):
-        return False
-    results = elements(reduction.shape)
-    values = elements(reduction.src[0].shape) // max(1, results)
-    return pays_scatter(results, values, 1, target)
-
-
-def _compares(reduction: UOp, selecting: set[UOp]) -> bool:
-    return not selecting.isdisjoint((reduction.src[0], *reduction.src[0].src))
 
 
 def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bool:

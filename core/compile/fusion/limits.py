@@ -51,15 +51,19 @@ def beyond_limits(
     consumers: Mapping[UOp, list[UOp]],
     meets: MeetingPoints,
     stored: set[UOp],
+    choosing: set[UOp],
     target: Target,
 ) -> set[UOp]:
     """The values that need a buffer beside `stored`, so that each kernel stays within the limits.
 
-    `nodes`: all of the graph, sources first. `meets`: where all uses of each meet.
+    `nodes`: all of the graph, sources first. `meets`: where all uses of each meet. `choosing`: masks by which sums select one term,
+    which are computed again however many kernels do so: a sum that reads its mask is a loop.
     """
     added = joined_again(nodes, stored)
-    added |= computed_again(nodes, consumers, stored | added, target)
+    added |= computed_again(nodes, consumers, stored | added, target) - choosing
     repetitions = _repetitions(nodes, consumers, stored | added)
+    for mask in choosing:
+        repetitions.pop(mask, None)
     added |= _ends_of_long_chains(nodes, meets, stored | added)
     choices = [added | _of_kernels(nodes, stored | added, repetitions, consumers, target)]
     if carried := carried_by_loops(nodes, consumers, stored | added):
