@@ -289,7 +289,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "pair": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "prefix_in_blocks": lambda a: (a.node(), *a.numbers("by"), a.made()),
     "narrow": lambda a: (TYPES[a.after("to")],),
-    "narrow_comparisons": lambda a: (TYPES[a.after("to")],),
+    "narrow_lanes": lambda a: (TYPES[a.after("to")],),
     "reduce_inside": lambda a: (a.node(), a.nodes(a.after("along"))),
     "read_inside": lambda a: (a.node(),),
     "reorder": lambda a: (a.node(), *a.numbers("to")),

@@ -26,7 +26,7 @@ from proofgrad.core.compile.steps.carry_maximum import carry_maximum
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
 from proofgrad.core.compile.steps.narrow import narrow
-from proofgrad.core.compile.steps.narrow_comparisons import narrow_comparisons
+from proofgrad.core.compile.steps.narrow_lanes import narrow_lanes
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -42,7 +42,7 @@ WIDTHS = (
     dtypes.bool,
 )
 # The steps that are tried here.
-LAST = ("narrow", "accumulate", "carry", "carry_maximum", "narrow_comparisons", "lanes")
+LAST = ("narrow", "accumulate", "carry", "carry_maximum", "narrow_lanes", "lanes")
 _CODES = {
     dtypes.int64: "q",
     dtypes.int32: "i",
@@ -86,7 +86,7 @@ def with_lanes(nest: LoopNest, loops: Sequence[UOp], compared: DType | None = No
     """The nest as a Program, with these loops as lanes, which compare integers of that type. Raises: StepRefused."""
     nest = run_as(nest, {loop: AxisRole.VECTOR for loop in loops})
     nest = accumulate(narrow(nest, dtypes.int64))
-    nest = nest if compared is None else narrow_comparisons(nest, compared)
+    nest = nest if compared is None else narrow_lanes(nest, compared)
     for loop in [n for n in nest.graph.toposort() if n.op is Ops.RANGE]:
         if loop.arg[1] is AxisRole.VECTOR:
             nest = lanes(nest, loop)
@@ -143,7 +143,7 @@ def ways_to_programs(
     for chosen in ((), *[(x,) for x in loops], *combinations(loops, 2)):
         yield "lanes" if chosen else "accumulate", partial(with_lanes, nest, chosen), chosen
     for loop in loops:
-        yield "narrow_comparisons", partial(with_lanes, nest, (loop,), dtypes.int8), loop
+        yield "narrow_lanes", partial(with_lanes, nest, (loop,), dtypes.int8), loop
     yield "carry_maximum", partial(with_maximum, nest), kernel
     sums = [n for n in kernel.toposort() if n.op is Ops.REDUCE]
     for k, total in enumerate(sums):

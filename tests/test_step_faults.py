@@ -128,7 +128,7 @@ BODIES = (
     _fault("own_loops", "is_alike(node, same), ", "True, "),
     _fault("own_loops", "how = node.arg, node.dtype", "how = same.arg, node.dtype"),
     _fault("carry_maximum", "(maximum, larger, before.src[1])", "(maximum, larger)"),
-    _fault("narrow_comparisons", "node.with_src((one, other))", "node.with_src((other, one))"),
+    _fault("narrow_lanes", "node.with_src((one, other))", "node.with_src((other, one))"),
     _fault("prefix_blocks", "n not in before]", "n in before]"),
     _fault("bijection", "inside.where(new.src[0], neutral(node))", "new.src[0]"),
     _fault("bijection", "src=(position.src[0], position.src[1], mask)", "src=(position.src[0], position.src[1])"),
@@ -196,7 +196,7 @@ def test_each_law_has_functions_that_are_planted_in() -> None:
     # the laws of these are those of split and collapse, or no function at all: folds.py
     others = {
         "leave",
-        "narrow_comparisons",
+        "narrow_lanes",
         "divide_once",
         "local_buffer",
         "own_loops",

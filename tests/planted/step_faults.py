@@ -115,7 +115,7 @@ BODIES = (
         "pair",
         "tables",
     ),
-    *("accumulate", "lanes", "narrow", "narrow_comparisons", "extend", "window", "leave"),
+    *("accumulate", "lanes", "narrow", "narrow_lanes", "extend", "window", "leave"),
     *("split_index_set", "align"),
     *("tensor_program", "read_through", "reduce_in_parts", "store", "read_parts", "exchange"),
 )

@@ -453,13 +453,13 @@ LAWS: dict[str, Law] = {
         "the sum is of int32, its factors are converted from types that fit 16 bits with sign; the loop has two iterations"
         " and is not the only one; DOT is by its meaning that of the halves",
     ),
-    "narrow_comparisons": Law(
+    "narrow_lanes": Law(
         {
             "what fits is what the machine counts": programs.in_width,
             "what fits fewer bits is computed in them": programs.alike_in_fewer_bits,
         }
         | _BOUNDS,
-        "that each term fits the width, by facts; a comparison of values is by its meaning the same in any width",
+        "that each term, and a quotient or a remainder, fits the width, by facts; a comparison of values is by its meaning the same in any width",
     ),
     "narrow": Law(
         {"what fits is what the machine counts": programs.in_width} | _BOUNDS,

@@ -18,7 +18,7 @@ from proofgrad.core.compile.nests.sums_of_products import Product, added
 from proofgrad.core.compile.steps import accumulate, carry, lanes, pair, unroll
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.narrow import terms_beyond
-from proofgrad.core.compile.steps.narrow_comparisons import ALIKE_IN_FEWER_BITS
+from proofgrad.core.compile.steps.narrow_lanes import ALIKE_IN_FEWER_BITS
 from proofgrad.core.compile.steps.prefixes import prefix_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import evaluate, identity

@@ -15,7 +15,7 @@ from proofgrad.core.compile.steps.carry_maximum import carry_maximum
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
 from proofgrad.core.compile.steps.narrow import narrow, terms_beyond
-from proofgrad.core.compile.steps.narrow_comparisons import fitting_comparisons, narrow_comparisons
+from proofgrad.core.compile.steps.narrow_lanes import fitting_operations, narrow_lanes
 from proofgrad.core.compile.tactics.prefix_loops import carry_registers
 from proofgrad.core.compile.text.show import brief
 from proofgrad.core.ir.dtypes import dtypes
@@ -48,11 +48,11 @@ def reductions_to_accumulators(nest: LoopNest, context: Context) -> LoopNest:
 
 
 def vectorize(nest: LoopNest, context: Context) -> LoopNest:
-    """Each VECTOR loop becomes the lanes of vector values; what these compare is of 32 bits where it fits."""
+    """Each VECTOR loop becomes the lanes of vector values; what these compare or divide is of 32 bits where it fits."""
     loops = [n for n in toposort((nest.graph,)) if n.op is Ops.RANGE]
     of_lanes = [x for x in loops if x.arg[1] is AxisRole.VECTOR]
-    if of_lanes and fitting_comparisons(nest, dtypes.int32):
-        nest = narrow_comparisons(nest, dtypes.int32)
+    if of_lanes and fitting_operations(nest, dtypes.int32):
+        nest = narrow_lanes(nest, dtypes.int32)
     for loop in of_lanes:
         nest = lanes(nest, loop)
     return nest

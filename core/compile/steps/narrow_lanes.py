@@ -1,6 +1,7 @@
-"""Integers that lanes compare are those of fewer bits, of which a vector holds more.
+"""Integers that lanes compare or divide are those of fewer bits, of which a vector holds more.
 
     x < y   =   x' < y'   where x' is x in w bits, and the facts show that both are values of the w bits
+    x / y   =   x' / y'   where they show it of the quotient too; so with the remainder
 
     least ... x ... y ... most
 
@@ -21,36 +22,45 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.core.rewrite.facts import Facts
 
 COMPARISONS = frozenset({Ops.CMPLT, Ops.CMPEQ})
+# Machines have no such instruction of vectors: of few bits a quotient by a constant is made of products, of many it is taken lane by lane.
+DIVISIONS = frozenset({Ops.TRUNCDIV, Ops.TRUNCMOD})
 ALIKE_IN_FEWER_BITS = frozenset(
     {Ops.ADD, Ops.NEG, Ops.MUL, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.TRUNCDIV, Ops.TRUNCMOD}
 )  # fmt: skip
 
 
-@step("x < y = (x of w bits < y of w bits), if both fit them", makes_loops=False)
-def narrow_comparisons(nest: LoopNest, width: DType) -> UOp:
-    """Comparisons that change with a loop of lanes, of integers of more bits, are of `width` where their terms fit it."""
+@step("x op y = (x of w bits op y of w bits), if both and the result fit them", makes_loops=False)
+def narrow_lanes(nest: LoopNest, width: DType) -> UOp:
+    """Comparisons and divisions that change with a loop of lanes, of integers of more bits, are of `width` where their terms fit it."""
     require(width.is_int, "no machine integer", width)
-    chosen = set(fitting_comparisons(nest, width))
-    require(bool(chosen), "no comparison of lanes that fits", width)
+    chosen = set(fitting_operations(nest, width))
+    require(bool(chosen), "no comparison or division of lanes that fits", width)
     done: dict[UOp, UOp] = {}
     for node in toposort((nest.graph,)):
         if node in chosen:
             one, other = [in_width(x, width, nest.facts, done) for x in node.src]
-            done[node] = node.with_src((one, other))
+            if node.op in DIVISIONS:
+                done[node] = UOp(node.op, width, (one, other)).cast(node.dtype)
+            else:
+                done[node] = node.with_src((one, other))
         else:
             done[node] = node.with_src(tuple([done[x] for x in node.src]))
     return done[nest.graph]
 
 
-def fitting_comparisons(nest: LoopNest, width: DType) -> list[UOp]:
-    """Those of more bits than `width` whose terms fit it."""
+def fitting_operations(nest: LoopNest, width: DType) -> list[UOp]:
+    """Comparisons and divisions of more bits than `width` whose terms fit it, and whose result does."""
     wide = [node for node in toposort((nest.graph,)) if is_wide(node, width)]
-    return [node for node in wide if all([fits(x, width, nest.facts) for x in node.src])]
+    return [node for node in wide if all([fits(x, width, nest.facts) for x in _terms(node)])]
+
+
+def _terms(node: UOp) -> tuple[UOp, ...]:
+    return (node, *node.src) if node.op in DIVISIONS else node.src
 
 
 def is_wide(node: UOp, width: DType) -> bool:
-    """Whether a node compares integers of more bits, with the same sign, and changes with a loop of lanes."""
-    if node.op not in COMPARISONS:
+    """Whether a node compares or divides integers of more bits, with the same sign, and changes with a loop of lanes."""
+    if node.op not in COMPARISONS and node.op not in DIVISIONS:
         return False
     dtype = node.src[0].dtype
     if dtype.kind is not width.kind or dtype.bits <= width.bits:
