@@ -358,7 +358,8 @@ def _matrices(text: str) -> Matrices | None:
     if text == "none":
         return NO_MATRICES
     numbers = _numbers(text.removesuffix(LINES), 2)
-    made = NO_MATRICES if numbers is None else Matrices(*numbers, text.endswith(LINES))
+    rows, columns = numbers or (0, 0)
+    made = Matrices(rows, columns, text.endswith(LINES))
     return made if 0 < made.rows * made.columns <= MOST_MATRICES else None
 
 
