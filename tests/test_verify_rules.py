@@ -256,3 +256,14 @@ def test_a_killed_run_leaves_every_ledger_whole(small_library: Path) -> None:
     after = json.loads((small_library / "small.json").read_bytes())
     assert after["rules"] and len(after["rules"]) == len(json.loads(before)["rules"])
     assert load() == ("add_zero", "in_range", "below")
+
+
+def test_a_process_ends_when_all_is_said() -> None:
+    """What else would be done at its end, as by the solver, is not waited for."""
+    program = (
+        "import atexit, sys; atexit.register(lambda: print('late')); sys.argv = ['verify-rules', '--check'];"
+        "from proofgrad.verify.cli import run; run()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "fresh evidence" in ended.stdout and "late" not in ended.stdout
