@@ -696,3 +696,17 @@ def test_threads_that_look_at_positions_leave_each_other_and_themselves_as_they_
     value = Tensor(numbers(5)).exp()
     note_run([value.uop])
     assert values_to_keep([value.uop.alu(Ops.ADD, value.uop)]) == [value.uop]
+
+
+@pytest.mark.parametrize(
+    ("op", "other", "allowed"),
+    [(Ops.MUL, 2.0**-1000, True), (Ops.FDIV, 2.0**1000, True), (Ops.MUL, 0.0, False)],
+)
+def test_errors_of_the_smallest_numbers_are_not_lost(op: Ops, other: float, allowed: bool) -> None:
+    """What a rounding error comes to may be less than the smallest number, and still decide how a product is rounded; of a factor 0 it decides nothing."""
+    float64 = dtypes.float64
+    rounded = Estimate(numpy.array([2.0**-73]), numpy.array([2.0**-126]))
+    found = estimate(op, float64, (rounded, Estimate(numpy.array([other]))), (float64, float64))
+    beside = found.values + 2.0**-1074
+    assert found.agrees(found.values, float64).all()
+    assert found.agrees(beside, float64).all() == allowed

@@ -92,6 +92,8 @@ def of_two_words(text: str, first: int, second: int = 0) -> int:
     [
         ("shl.b32 %z, %x, %y", 5, 40, 0),
         ("shr.s32 %z, %x, %y", 0x80000000, 99, 0xFFFFFFFF),
+        ("copysign.f32 %z, %x, %y", 0x80000001, 0x7FC00003, 0xFFC00003),
+        ("copysign.f32 %z, %x, %y", 0x3F800000, 0xC0490FDB, 0x40490FDB),
         ("shf.l.wrap.b32 %z, %x, %y, 8", 0x11223344, 0xAABBCCDD, 0xBBCCDD11),
         ("shf.r.clamp.b32 %z, %x, %y, 40", 0x11223344, 0xAABBCCDD, 0xAABBCCDD),
         ("bfe.u32 %z, %x, 4, 8", 0xABCD1234, 0, 0x23),

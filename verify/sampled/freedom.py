@@ -23,6 +23,7 @@ from proofgrad.verify.sampled.arithmetic import Values, cast, operation, reduce_
 # How far EXP2, EXP, LOG2 and SIN may be off, in units in the last place: what docs/numerics.md publishes (at most 0.94 in
 # float32, 1.2 in float64), the reference's own half a unit, and as much again.
 FUNCTION_ULP = 4.0
+LEAST = 2.0**-1074  # the smallest number above 0 in which an error can be said
 # A sum of whole numbers is exact in every order if its terms together stay so far below the digits of its type. Each
 # term is so small that a product that was rounded is hardly whole by chance.
 _WHOLE_TERM = {dtypes.float32: 2.0**10, dtypes.float64: 2.0**20}
@@ -216,15 +217,23 @@ def _of_cast(x: Values, error: Values, source: DType, dtype: DType) -> Values:
 
 
 def _product(_: DType, __: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
-    return numpy.abs(_wide(x[0])) * e[1] + numpy.abs(_wide(x[1])) * e[0] + e[0] * e[1]
+    one, other = [numpy.abs(_wide(each)) for each in x[:2]]
+    is_off = ((e[1] > 0) & (one + e[0] > 0)) | ((e[0] > 0) & (other + e[1] > 0))
+    return _not_lost(one * e[1] + other * e[0] + e[0] * e[1], is_off)
 
 
 def _quotient(_: DType, value: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
     below = numpy.abs(_wide(x[1])) - e[1]
-    found = (e[0] + numpy.abs(_wide(value)) * e[1]) / below
+    is_off = (e[0] > 0) | ((e[1] > 0) & (x[0] != 0))
+    found = _not_lost((e[0] + numpy.abs(_wide(value)) * e[1]) / below, is_off)
     return numpy.where(
         below <= numpy.abs(_wide(x[1])) / 2, numpy.where(e[0] + e[1] > 0, numpy.inf, 0.0), found
     )
+
+
+def _not_lost(error: Values, is_off: Values) -> Values:
+    """An error that is above 0 where there is one, though it be less than the smallest number."""
+    return numpy.where(is_off, numpy.maximum(error, LEAST), error)
 
 
 def _root(_: DType, __: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:

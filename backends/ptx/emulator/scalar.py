@@ -90,6 +90,16 @@ def _abs(f: Function, ins: Instruction) -> None:
     _lanes(f, ins, make)
 
 
+def _copysign(f: Function, ins: Instruction) -> None:
+    """The first operand has the sign, the second the size."""
+
+    def make(values: list[str], kind: str) -> str:
+        llvm = _llvm(kind)
+        return f.call(llvm, f"llvm.copysign.{kind}", (llvm, values[1]), (llvm, values[0]))
+
+    _lanes(f, ins, make)
+
+
 def _extreme(f: Function, ins: Instruction) -> None:
     which = ins.parts[0]
 
@@ -387,6 +397,7 @@ SCALAR = {
     "rem": Operation(_rem),
     "neg": Operation(_neg),
     "abs": Operation(_abs),
+    "copysign": Operation(_copysign),
     "min": Operation(_extreme, frozenset({"NaN"})),
     "max": Operation(_extreme, frozenset({"NaN"})),
     "and": Operation(_binary("and")),

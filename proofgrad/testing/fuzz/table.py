@@ -62,7 +62,7 @@ EXCEPTIONS: dict[str, str] = {
          "max_numel", "is_floating_point", "__len__", "view_info", "st", "grad"), _READS),
     **dict.fromkeys(
         ("numpy", "tolist", "item", "data", "__array__", "__array_interface__", "__array_priority__",
-         "__array_ufunc__", "__dlpack__", "__dlpack_device__", "__buffer__", "__float__", "__int__",
+         "__array_function__", "__array_ufunc__", "__dlpack__", "__dlpack_device__", "__buffer__", "__float__", "__int__",
          "__bool__", "__index__", "from_blob", "from_dlpack", "from_url"), _DATA),
     **dict.fromkeys(
         ("training", "train", "test", "no_grad", "inference_mode", "requires_grad", "requires_grad_",
