@@ -105,6 +105,16 @@ def test_a_matrix_has_no_lines_of_columns() -> None:
     assert not any([way.lines for way in ways_of_matrices(kernel, Tiles.target)])
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_lines_may_be_asked_of_a_matrix(device: str) -> None:
+    """Its one loop of columns is the line."""
+    a, b = numbers(dtypes.int8, 9, 17), numbers(dtypes.int8, 17, 21)
+    x, y = Tensor(a, device=device).realize(), Tensor(b, device=device).realize()
+    with schedule("matrices=2x2/lines"):
+        found = x.matmul(y, dtype=dtypes.int32).realize().numpy()
+    np.testing.assert_array_equal(found, a.astype("int32") @ b.astype("int32"))
+
+
 def test_the_text_of_matrices_in_lines_is_read_again() -> None:
     one = Schedule(matrices=Matrices(4, 1, lines=True))
     with schedule(str(one)):

@@ -56,7 +56,8 @@ def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule
     if override.matrices is None and is_other:
         return None
     made = _fastest(product, unit, target) if override.matrices is None else override.matrices
-    if made.rows * made.columns > unit.sums:
+    is_cut_too_often = made.lines and len(product.columns) >= MOST_LOOPS
+    if made.rows * made.columns > unit.sums or is_cut_too_often:
         return None
     if override.matrices is None and not _pays(product, unit, made, target):
         return None
@@ -79,7 +80,8 @@ def ways_of_matrices(kernel: UOp, target: Target) -> list[Matrices]:
 
 
 def _ways(product: GroupProduct, unit: TileUnit) -> list[Matrices]:
-    sizes, lines = range(1, unit.sums + 1), (False, True)[: len(product.columns)]
+    has_lines = 1 < len(product.columns) < MOST_LOOPS  # cut, the last is two
+    sizes, lines = range(1, unit.sums + 1), (False, True) if has_lines else (False,)
     fitting = [(high, wide) for high in sizes for wide in sizes if high * wide <= unit.sums]
     return [Matrices(high, wide, is_in_lines) for is_in_lines in lines for high, wide in fitting]
 
@@ -160,9 +162,8 @@ def _tables(product: GroupProduct, unit: TileUnit, made: Matrices) -> list[_Tabl
     """Of the rows, and of the columns."""
     depth = -(-product.sizes[3] // (unit.groups * unit.group))
     loops, found = product.reduction.src[1:], []
-    for is_column, factor, tiles in zip(
-        (False, True), _factors(product), _tiles(product, unit, made)
-    ):
+    factors = product.row_factor, product.column_factor
+    for is_column, factor, tiles in zip((False, True), factors, _tiles(product, unit, made)):
         others = [size_of(x) for x in product.others if x in loops_of(factor)]
         vectors = prod(others) * tiles * depth * unit.side
         elements = vectors * unit.groups * unit.group
@@ -210,10 +211,6 @@ def _tiles(product: GroupProduct, unit: TileUnit, made: Matrices) -> tuple[int, 
             prod([size_of(x) for x in lines]) * tiles_along(size_of(last), unit, 1) * unit.side
         )
     return tiles_along(product.sizes[1], unit, made.rows), tiles_along(columns, unit, made.columns)
-
-
-def _factors(product: GroupProduct) -> tuple[UOp, UOp]:
-    return product.row_factor, product.column_factor
 
 
 def _bytes_below(factor: UOp) -> int:
