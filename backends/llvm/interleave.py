@@ -25,10 +25,13 @@ from proofgrad.core.ir.uop import UOp
 WORD_BYTES = 4
 
 
-def interleaved_stores(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
-    """For the last of the STOREs whose elements, lane by lane, are a word, all of them in order."""
+def interleaved_stores(
+    linear: UOp, others: frozenset[UOp] = frozenset()
+) -> dict[UOp, tuple[UOp, ...]]:
+    """For the last of the STOREs, but for some others, whose elements, lane by lane, are a word, all of them in order."""
     made: dict[UOp, tuple[UOp, ...]] = {}
-    for stores in stores_together(linear, _part_of_words):
+    groups = stores_together(linear, lambda n: None if n in others else _part_of_words(n))
+    for stores in groups:
         first, count = min(stores), WORD_BYTES // stores[min(stores)].src[1].dtype.scalar.itemsize
         for start in range(first, max(stores) + 1, count):
             rows = [stores.get(start + k) for k in range(count)]

@@ -10,6 +10,7 @@ from proofgrad.backends.llvm.conversions import write_cast
 from proofgrad.backends.llvm.copies import is_aligned, write_copy
 from proofgrad.backends.llvm.held import room_in_item
 from proofgrad.backends.llvm.interleave import write_interleaved
+from proofgrad.backends.llvm.interleaved_groups import may_interleave, write_group
 from proofgrad.backends.llvm.lanes_off import known_lanes
 from proofgrad.backends.llvm.matrix_loads import before_rounding
 from proofgrad.backends.llvm.memory import (
@@ -278,6 +279,8 @@ class MemoryPrinter(PrinterState):
         if value in self.tiles:
             size, tile = self.tiles[value], self._register(value)
             return write_tile_store(self.writer, self.positions[position], size, tile)
+        if node in self.groups:
+            return self._store_group(self.groups[node])
         if node in self.transposed:
             return self._store_transposed(self.transposed[node])
         if node in self.copied:
@@ -297,6 +300,15 @@ class MemoryPrinter(PrinterState):
         if self._is_every_items(position.src[0]):
             return self._store_once(position, value)
         write(self.writer, self.positions[position], value.dtype, self._register(value))
+
+    def _store_group(self, stores: tuple[UOp, ...]) -> None:
+        """Vectors between each other; where lanes are left out that are not known, each by itself."""
+        dtype, rows = stores[0].src[1].dtype, [self._register(store.src[1]) for store in stores]
+        positions = [self.positions[store.src[0]] for store in stores]
+        if may_interleave(positions):
+            return write_group(self.writer, positions[0], dtype, rows)
+        for position, row in zip(positions, rows):
+            write_store(self.writer, position, dtype, row)
 
     def _store_transposed(self, stores: tuple[UOp, ...]) -> None:
         """Four rows, transposed; where a mask leaves out one of them, or some of their lanes, each by itself."""

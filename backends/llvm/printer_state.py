@@ -13,6 +13,7 @@ from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.group_memory import memory_of_group
 from proofgrad.backends.llvm.held import held_in_registers
 from proofgrad.backends.llvm.interleave import interleaved_stores
+from proofgrad.backends.llvm.interleaved_groups import interleaved_groups
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators
 from proofgrad.backends.llvm.matrix_loads import Together, loads_together, rounded_by_products
 from proofgrad.backends.llvm.matrix_rows import with_rows
@@ -103,9 +104,11 @@ class PrinterState(ABC):
         self.by_data = masks_by_data(linear)
         self.choices_by_data = choices_by_data(linear)
         self.unread = unread_vectors(linear)
-        self.transposed = transposed_stores(linear)
-        self.between = {} if dialect.target.work_items else interleaved_stores(linear)
-        together = {**self.transposed, **self.between}
+        self.groups = {} if dialect.target.work_items else interleaved_groups(linear)
+        of_groups = frozenset().union(*self.groups.values())
+        self.transposed = transposed_stores(linear, of_groups)
+        self.between = {} if dialect.target.work_items else interleaved_stores(linear, of_groups)
+        together = {**self.groups, **self.transposed, **self.between}
         self.waiting = frozenset().union(*together.values()).difference(together)
         self.tiles = tiles_of(linear) if dialect.has_tiles else {}
         self.has_exit = False

@@ -41,9 +41,11 @@ def unread_vectors(linear: UOp) -> set[UOp]:
     return apart | wide
 
 
-def transposed_stores(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
-    """For the last of four STOREs whose elements are neighbours, lane by lane, all of them in order."""
-    groups = stores_together(linear, _apart)
+def transposed_stores(
+    linear: UOp, others: frozenset[UOp] = frozenset()
+) -> dict[UOp, tuple[UOp, ...]]:
+    """For the last of four STOREs, but for some others, whose elements are neighbours, lane by lane, all of them in order."""
+    groups = stores_together(linear, lambda store: None if store in others else _apart(store))
     return {last_of(rows, stores): rows for stores in groups for rows in _runs(stores)}
 
 

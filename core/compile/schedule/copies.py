@@ -16,6 +16,7 @@ from math import prod
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Schedule
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.groups import GROUPS_A_UNIT
 from proofgrad.core.compile.schedule.threads import part_of_thread
@@ -107,11 +108,27 @@ def choose_copies(nest: Nest, vectors: Sequence[UOp], at_once: int, override: Sc
 
 
 def copies_of_choices(nest: Nest, vectors: Sequence[UOp]) -> Copies:
-    """All iterations of the loop that decides which of several values an element is, if it does not run as vectors."""
+    """All iterations of the loop that decides which of several values an element is, if it does not run as vectors; or of one that is stored between vectors."""
+    between = _loop_between(nest, vectors)
+    if between is not None:
+        return Copies(between.arg[0], size_of(between))
     chooser = loop_that_chooses(nest)
     if chooser is None or chooser.loop in vectors or not (vectors or chooser.parts > 1):
         return NO_COPIES
     return Copies(chooser.loop.arg[0], size_of(chooser.loop))
+
+
+def _loop_between(nest: Nest, vectors: Sequence[UOp]) -> UOp | None:
+    """A short output loop whose results lie side by side, between the lanes of vectors: written out, its vectors are interleaved and stored whole."""
+    stores = [n.src[0].src[1] for n in nest.free if n.op is Ops.STORE]
+    if nest.target.work_items or len(vectors) != 1 or len(stores) != 1:
+        return None
+    step = coefficient(stores[0], vectors[0])
+    is_plain = nest.leaves_results_out and not any([n.op is Ops.REDUCE for n in nest.free])
+    if step is None or not 1 < step <= MOST_COPIES or not is_plain:
+        return None
+    loops = [x for x in output_loops(nest.kernel) if is_fixed(x) and size_of(x) == step]
+    return next((x for x in loops if coefficient(stores[0], x) == 1), None)
 
 
 def side_by_side(size: int, most: int) -> int:

@@ -42,6 +42,8 @@ MASKED_AGAIN = 2
 WORTH_FILLING = 16
 # Elements from lane to lane of vectors that a processor picks out of whole ones (backends/llvm/strided.py), so that no lane is filled by itself.
 PICKED = frozenset(range(-LARGEST_STEP, LARGEST_STEP + 1))
+# Bytes of the narrowest elements that processors gather or scatter by an instruction.
+NARROWEST_GATHERED = 4
 # An estimate is not exact: other lanes have to take so many times fewer cycles (measured: of rows of 5 to 7 an exponential takes as long either way).
 CLEARLY = 1.25
 
@@ -109,7 +111,9 @@ def _filled_apart(
     are short, or what is made of the sum of a short row is costly."""
     if nest.target.work_items or nest.looped:
         return []
-    if found and _is_row_by_data(nest, found[0].loop, lanes):
+    if found and (
+        _is_row_by_data(nest, found[0].loop, lanes) or _moves_narrow(nest, found[0].loop)
+    ):
         return []
     known = {one.loop for one in found[:1]}
     wide = {x: fitting_lanes(nest.size(x), lanes, rests=1) for x in loops}
@@ -171,6 +175,8 @@ def _candidate(
     fitting = fitting_lanes(nest.size(loop), lanes, rests)
     if not gathers and _is_row_by_data(nest, loop, lanes):
         fitting = LEAST_LANES
+    if fitting is None and _moves_narrow(nest, loop):
+        fitting = next((n for n in (16, 8, LEAST_LANES) if n <= min(lanes, nest.size(loop))), None)
     # Lanes filled one by one cost more than they save, but where much is computed of them.
     if fitting is None or not (
         by_lane <= steps.count(1) or _pays_to_fill(loop, fitting, by_lane, nest)
@@ -178,6 +184,19 @@ def _candidate(
         return None
     scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
     return Candidate(loop, fitting, gathers, by_lane, scatters, at_once)
+
+
+def _moves_narrow(nest: Nest, loop: UOp) -> bool:
+    """Whether a kernel only moves elements that no instruction gathers or scatters, for they are narrow, and stores them side by side along a loop.
+
+    They are moved one by one along any other, too. To load them so, and store a vector, even with a mask, takes fewer instructions than to load a
+    vector and store its lanes (measured: rows of 5 to 63 bytes, or of two, transposed in .3 to .8 of the time).
+    """
+    if nest.target.work_items or _type_of_vectors(nest).itemsize >= NARROWEST_GATHERED:
+        return False
+    stores = [n.src[0].src[1] for n in nest.free if n.op is Ops.STORE]
+    is_plain = not any([n.op in (Ops.REDUCE, Ops.LOCAL_BUFFER) for n in nest.free])
+    return is_plain and all([coefficient(index, loop) == 1 for index in stores])
 
 
 def _is_row_by_data(nest: Nest, loop: UOp, lanes: int) -> bool:

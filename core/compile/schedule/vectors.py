@@ -19,8 +19,8 @@ from proofgrad.core.compile.nests.loops import (
     unshared_reductions,
 )
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
-from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.copies import (
+    MOST_COPIES,
     Nest,
     choose_copies,
     copies_of_choices,
@@ -104,7 +104,7 @@ def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Cop
     (step,), widest = steps, max(types, key=lambda dtype: dtype.itemsize)
     most = nest.target.lanes(widest)
     lanes = fitting_lanes(-(-size_of(loop) // step), most, rests=1)
-    if lanes is None or not 1 < step <= LARGEST_STEP:
+    if lanes is None or not 1 < step <= MOST_COPIES:
         return None
     found = (Vectors(loop.arg[0], lanes, 1),), Copies(loop.arg[0], step)
     as_asked = zip((override.vectors, override.copies), found)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 MOST_KINDS = 512  # of runs that are kept, by what the last node of a graph is
 MOST_NODES = 1 << 16  # of a graph, as of a loop over a thousand steps
-# Of a result: for more of them a kernel takes longer than the way to it, and to write over an input saves more.
-RESULT_BYTES = 1 << 20
+# Of a result: for more of them a kernel takes many times as long as the way to it, and spares would hold much memory.
+RESULT_BYTES = 1 << 23
 SMALL_BYTES = 1 << 16  # that each kernel reads and writes, where all run in one launch
 HELD_BYTES = 1 << 25  # of all results that were made, until all are let go
 # Values of graphs and of what is to be kept below them; the graphs that the plan has; the nodes of the latter.
