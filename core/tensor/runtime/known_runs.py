@@ -3,7 +3,7 @@
 Owns: which runs are kept, and their results. Does not own: what a graph is like (likeness.py), how a graph is run the first
 time, and when it may be run so (realize.py), runs that write over an input (known_writes.py).
 
-A kept run of another kind writes over no input: for small results that would save little. It may copy what the host gives, as a number.
+A kept run of another kind writes over no input: for results of some megabytes that would save little. It may copy what the host gives, as a number.
 """
 
 from __future__ import annotations
