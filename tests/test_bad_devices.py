@@ -200,6 +200,70 @@ def test_webgpu_that_is_lost_says_so_at_every_call(monkeypatch: pytest.MonkeyPat
     others_go_on()
 
 
+class LostQueue:
+    """A queue of a device that is gone: what is asked of it fails, as drivers say it."""
+
+    def __init__(self, error: type[Exception], said: str) -> None:
+        self._error, self._said = error, said
+
+    def __getattr__(self, name: str) -> Any:
+        return self.fail
+
+    def fail(self, *arguments: Any, **named: Any) -> Any:
+        raise self._error(self._said)
+
+
+@pytest.mark.parametrize("said", ["OUT_OF_RESOURCES", "INVALID_COMMAND_QUEUE", "DEVICE_LOST"])
+@pytest.mark.parametrize("first", range(7))
+def test_opencl_device_that_is_lost_says_so_at_every_call(
+    first: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened("CL")
+    machine = OpenCLBackend()
+    monkeypatch.setitem(Device._devices, "CL", machine)
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        return ((x + 1).contiguous().softmax(0) * 2).realize()
+
+    x = Tensor([1.0, 2.0, 3.0], "CL").realize()
+    for _ in range(3):
+        step(x)
+    calls = (
+        lambda: step(x).tolist(),
+        lambda: (x * 7 - 3).tolist(),
+        x.tolist,
+        machine.synchronize,
+        Tensor([4.0], "CL").realize,
+        lambda: x.to("CPU").tolist(),
+        lambda: Tensor([4.0, 5.0], "CL").softmax().tolist(),
+    )
+    queue = LostQueue(machine._cl.RuntimeError, said)
+    machine._queue = queue
+    for name in ("enqueue_nd_range_kernel", "enqueue_copy", "enqueue_marker"):
+        monkeypatch.setattr(machine._cl, name, queue.fail)
+    for call in (*calls[first:], *calls, lambda: machine.alloc(64)):
+        with pytest.raises(
+            DeviceError, match=rf"CL \(.*\) was lost: .*{said}.*other devices go on"
+        ):
+            call()
+    others_go_on()
+
+
+def test_opencl_launch_that_fails_on_a_device_that_answers_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Device[opened("CL")]
+    assert isinstance(machine, OpenCLBackend)
+    x = Tensor([1.0, 2.0], "CL").realize()
+    with monkeypatch.context() as patch:
+        fail = LostQueue(machine._cl.RuntimeError, "OUT_OF_RESOURCES").fail
+        patch.setattr(machine._cl, "enqueue_nd_range_kernel", fail)
+        with pytest.raises(DeviceError, match=r"launching .* failed on CL .*OUT_OF_RESOURCES"):
+            (x + 1).tolist()
+    assert (x + 1).tolist() == [2.0, 3.0]
+
+
 # -- memory that is out ---------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from proofgrad import Device, Tensor, wiring
-from proofgrad.core.compile.machine.target import Binary, CompileError, Source
+from proofgrad.core.compile.machine.target import Binary, CompileError, DeviceError, Source
 from proofgrad.core.compile.plan.background import LOCK_SECONDS, Background
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.compile.plan.collector import MANY_OBJECTS, OBJECTS, rare_collection
@@ -142,6 +142,17 @@ def test_error_of_the_other_thread_is_raised_and_the_kernel_is_made_again(
     kernels = [step.kernel for step in plan.steps if step.kernel is not None]
     assert all(kernel.is_compiled for kernel in kernels)
     assert len(calls) == 4  # three, and the refused one again
+
+
+def test_error_of_several_kernels_at_once_is_raised_by_who_waits_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lost(self: Any, sources: Any) -> Any:
+        raise DeviceError("the machine was lost")
+
+    monkeypatch.setattr(type(Device["CPU"]), "compile_together", lost)
+    with pytest.raises(DeviceError, match="the machine was lost"):
+        wiring._compiler().plan(graph(scale=29.0))
 
 
 def test_error_of_a_stage_waits_for_the_other_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,7 @@ class OpenCLBackend(Backend):
         self._context = context_of(self._cl, self.device)
         self.target = _target(self._cl, self.device, exchange(self._cl, self.device, self._context))
         self._process = os.getpid()
+        self._lost = ""  # why nothing can be computed any more
         profiling = self._cl.command_queue_properties.PROFILING_ENABLE
         self._queue = self._cl.CommandQueue(self._context, properties=profiling)
         self._pool = self._cl.tools.MemoryPool(self._cl.tools.ImmediateAllocator(self._queue))
@@ -84,8 +85,10 @@ class OpenCLBackend(Backend):
         """What its driver calls the device."""
         return str(self.device.name).strip()
 
-    def _check_process(self) -> None:
-        """Raises: DeviceError in a forked child, where the threads that serve the queue are not."""
+    def _check_usable(self) -> None:
+        """Raises: DeviceError where the device was lost, and in a forked child, where the threads that serve the queue are not."""
+        if self._lost:
+            raise DeviceError(self._lost)
         if os.getpid() != self._process:
             raise DeviceError(
                 f"{self.name} was used before this process was forked, and OpenCL does not outlive that: start"
@@ -133,7 +136,7 @@ class OpenCLBackend(Backend):
         The first launch of a kernel is waited for. PoCL links a kernel only then, in a thread of its own, with a process
         that it spawns: where the program changes os.environ meanwhile, that fails, and PoCL ends the whole program.
         """
-        self._check_process()
+        self._check_usable()
         try:
             if arguments is not None:
                 kernel.set_args(*arguments)
@@ -165,10 +168,13 @@ class OpenCLBackend(Backend):
         return max(1, min(most, items // (GROUPS_A_CORE * int(self.device.max_compute_units))))
 
     def alloc(self, nbytes: int) -> Any:
-        self._check_process()
+        self._check_usable()
         try:
             return self._pool.allocate(max(nbytes, 1))  # OpenCL has no empty buffers
         except self._cl.Error as error:
+            explained = self._explained(f"allocating {nbytes} bytes", error)
+            if self._lost:
+                raise explained from None
             total = self.device.global_mem_size
             raise MemoryError(
                 f"cannot allocate {nbytes} bytes on {self.name} ({self.label}, which has {total}): {error}"
@@ -194,11 +200,25 @@ class OpenCLBackend(Backend):
         text = f"{what} failed on {self.name} ({self.label}): {error}"
         if _is_full(error):
             return MemoryError(f"{text}; it has {self.device.global_mem_size} bytes of memory")
-        return DeviceError(text)
+        if not self._answers():
+            self._lost = (
+                f"{self.name} ({self.label}) was lost: {what}: {error}. Its values are gone; other devices go on, a new process can"
+                " use it again"
+            )
+        return DeviceError(self._lost or text)
+
+    def _answers(self) -> bool:
+        """Whether the device still does what it is asked: of one that was lost, each driver gives other errors."""
+        try:
+            place = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, 4)
+            self._cl.enqueue_copy(self._queue, place, bytearray(4), is_blocking=True)
+        except self._cl.Error as error:
+            return _is_full(error)
+        return True
 
     def timed(self, work: Callable[[], None]) -> float:
         """The seconds between two markers around the work, by the clock of the device."""
-        self._check_process()
+        self._check_usable()
         before = self._cl.enqueue_marker(self._queue)
         work()
         after = self._cl.enqueue_marker(self._queue)
@@ -206,12 +226,12 @@ class OpenCLBackend(Backend):
         return float(after.profile.end - before.profile.end) * 1e-9
 
     def copyin(self, handle: Any, data: memoryview) -> None:
-        self._check_process()
+        self._check_usable()
         if data.nbytes:
             self._copy(handle, data, "copying to it")
 
     def copyout(self, data: memoryview, handle: Any) -> None:
-        self._check_process()
+        self._check_usable()
         if data.nbytes:
             self._copy(data, handle, "copying from it")
 
@@ -225,7 +245,7 @@ class OpenCLBackend(Backend):
             self._again(copy, what, error)
 
     def synchronize(self) -> None:
-        self._check_process()
+        self._check_usable()
         try:
             self._queue.finish()
         except self._cl.Error as error:
@@ -233,12 +253,14 @@ class OpenCLBackend(Backend):
 
     def _build(self, text: str) -> Any:
         """Raises: CompileError, with the line that the driver's log speaks of."""
-        self._check_process()
+        self._check_usable()
         program = self._cl.Program(self._context, text)
         try:
             options = BUILD_OPTIONS if self.rounds_quotients else _PLAIN_OPTIONS
             program.build(list(options), cache_dir=False)
         except self._cl.Error as error:
+            if not self._answers():
+                raise self._explained("building", error) from None
             log = program.get_build_info(self.device, self._cl.program_build_info.LOG)
             raise CompileError(explain_log(log or str(error), text)) from None
         return program

@@ -92,8 +92,13 @@ class Background:
 
 
 def _compile_together(jobs: Sequence[tuple[Backend, Source, Future[Binary]]]) -> None:
-    """The binaries of one machine's texts, each with an error of its own."""
-    made = jobs[0][0].compile_together([source for _, source, _ in jobs])
+    """The binaries of one machine's texts, each with an error of its own, or that of all of them: who waits for one is told."""
+    try:
+        made = jobs[0][0].compile_together([source for _, source, _ in jobs])
+    except BaseException as error:
+        for _, _, later in jobs:
+            later.set_exception(error)
+        return
     for _, _, later in jobs:
         try:
             later.set_result(next(made))
