@@ -149,11 +149,10 @@ class KernelCalls(Calls):
     def cuGraphAddKernelNode(
         self, graph: Graph, before: Sequence[Node], count: int, parameters: Any
     ) -> Node:
-        """A launch that runs after the one before it."""
+        """A launch that runs after those before it."""
         self.own(graph)
         self.require(count == len(before) and all(node in graph.nodes for node in before))
-        self.require(not graph.nodes or bool(before))  # else they might run at the same time
-        node = Node(self._of_node(parameters), parameters.func)
+        node = Node(self._of_node(parameters), parameters.func, tuple(before))
         graph.nodes.append(node)
         return node
 
@@ -163,9 +162,14 @@ class KernelCalls(Calls):
         return self._launch(p.func, blocks, threads, p.sharedMemBytes, p.kernelParams)
 
     def cuGraphInstantiate(self, graph: Graph, flags: int) -> GraphExec:
-        """A graph that can be launched."""
-        context = self.own(graph)
-        return GraphExec(context, {node: (node.launch, node.function) for node in graph.nodes})
+        """A graph that can be launched. Nodes that none waits for run in the order that nobody expects: the last of them first."""
+        context, left = self.own(graph), dict.fromkeys(graph.nodes)
+        ordered = list[Node]()
+        while left:
+            node = next(n for n in reversed(left) if left.keys().isdisjoint(n.before))
+            del left[node]
+            ordered.append(node)
+        return GraphExec(context, {node: (node.launch, node.function) for node in ordered})
 
     def cuGraphExecKernelNodeSetParams(self, program: GraphExec, node: Node, p: Any) -> None:
         """Other parameters for a launch of a graph, from its next launch on."""

@@ -135,15 +135,16 @@ class Function:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A launch in a graph: its function, shape and parameters."""
+    """A launch in a graph: its function, shape and parameters, and those that it waits for."""
 
     launch: Launch
     function: Function
+    before: tuple[Node, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
 class Graph:
-    """Nodes, each after the one before it."""
+    """Nodes, each behind those that it waits for."""
 
     context: Context
     nodes: list[Node] = field(default_factory=list)

@@ -326,8 +326,8 @@ class Backend(Protocol):
     def sequence(
         self, launches: Sequence[tuple[Launch, Sequence[int], Sequence[int]]], memory: Sequence[Any]
     ) -> LaunchSequence | None:
-        """Launches, each with the slots of its buffers in `memory` and the bytes that each begins behind them, as one
-        call; None: not these.
+        """Launches, each with the slots of its buffers in `memory`, of the one that it writes first, and the bytes that each
+        begins behind them, as one call; None: not these.
 
         Without it, a function under TinyJit launches its kernels one by one from Python, some microseconds each.
         """
