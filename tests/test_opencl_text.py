@@ -114,3 +114,49 @@ def test_lanes_of_other_masks_ask_for_no_function_of_the_driver(
     assert "every_char16(m)" in text
     assert not re.findall(r"\ball\(|\bany\(", text)
     np.testing.assert_array_equal(made.numpy(), np.pad(np.arange(61.0), (3, 5)) + 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint16", "bfloat16", "float64"])
+@pytest.mark.parametrize(("rows", "columns"), [(3, 19), (2, 17), (5, 33), (7, 18)])
+def test_lanes_that_stay_masked_in_a_loop_are_left_out_of_a_whole_load_where_memory_goes_on(
+    rows: int, columns: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Column sums: the lanes behind the last column are elements of the next row, and behind the last row no memory."""
+    device = opened("CL")
+    machine = Device[device]
+    assert isinstance(machine, OpenCLBackend)
+    if dtype == "float64" and dtypes.float64 not in machine.target.storage:
+        pytest.skip("no float64 here")
+    given = np.random.default_rng(rows).integers(0, 9, (rows, columns)).astype(np.int8)
+    x = Tensor(given, device=device).cast(dtype).contiguous().realize()
+    total = "int32" if "int" in dtype else "float32"
+    asked = "group=0 vectors=0x16x1 copies=none unroll=0"
+    (text,) = texts(monkeypatch, made := x.cast(total).sum(0), asked)
+    assert np.array_equal(made.numpy(), given.astype(np.int64).sum(0))
+    last = rows * columns - 16
+    assert ("load_inside_global" in text) == (last >= 0)
+    assert f"<= {last})" in text or last < 0
+
+
+def test_lanes_that_are_masked_in_some_turns_of_a_loop_are_asked_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = Tensor(np.ones((3, 50), np.float32), device=opened("CL")).realize()
+    found = texts(monkeypatch, made := x.softmax(), "group=0")
+    assert not any("load_inside" in text for text in found)
+    np.testing.assert_allclose(made.numpy(), np.full((3, 50), 0.02), rtol=1e-6)
+
+
+def test_convolution_whose_rows_end_inside_of_a_vector_is_right_at_the_end_of_memory() -> None:
+    device, rng = opened("CL"), np.random.default_rng(3)
+    x = rng.standard_normal((2, 3, 11, 17)).astype(np.float32)
+    weight = rng.standard_normal((9, 1, 3, 5)).astype(np.float32)
+    given = Tensor(x, device=device), Tensor(weight, device=device)
+    found = given[0].conv2d(given[1], groups=3, padding=(2, 2, 0, 0)).numpy()
+    padded = np.pad(x, ((0, 0), (0, 0), (0, 0), (2, 2)))
+    expected = np.zeros((2, 9, 9, 17), np.float64)
+    for o in range(9):
+        for i in range(3):
+            for j in range(5):
+                expected[:, o] += weight[o, 0, i, j] * padded[:, o // 3, i : i + 9, j : j + 17]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

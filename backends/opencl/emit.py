@@ -35,7 +35,7 @@ from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
 ITEM = "item"  # the number of an item in its group, where subgroups are warps
 EXCHANGED_BYTES = 16  # of each memory; for more, waiting once for each other takes less
@@ -316,7 +316,15 @@ class _Printer:
             mask=self._names[mask[0]] if mask else "",
             has_mask_a_lane=bool(mask) and mask[0].dtype.lanes > 1,
             known=() if None in known else known,
+            last=memory.arg[1] - mask[0].dtype.lanes if self._stays(index) else -1,
         )
+
+    def _stays(self, index: UOp) -> bool:
+        """Whether the same lanes of memory that is a parameter's are masked in all turns of a loop: then it is not rare that some are."""
+        memory, _, *mask = index.src
+        if not mask or memory.op is not Ops.PARAM:
+            return False
+        return set(self._running[-1:]).isdisjoint(toposort((mask[0],)))
 
     def _index_of_lane(self, at: UOp, number: int) -> str:
         """Of a sum what its lane is the sum of: a vector that is made of a scalar, to be taken apart again, takes longer."""

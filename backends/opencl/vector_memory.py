@@ -3,7 +3,8 @@
 Owns: how lanes move between memory and registers. Does not own: where an index is computed (emit.py), the operations
 (vectors.py). Elements of bools are bytes in memory. A vector in memory is the only member of a packed structure, which may begin
 at any element: that is as standard as vload, which PoCL calls as a function each time. Where the lanes of a mask all hold, which is everywhere but at an end, the
-access is one; else its halves are, and so on: at an end the first lanes hold, and few are asked one by one.
+access is one; else its halves are, and so on: at an end the first lanes hold, and few are asked one by one. A load whose lanes all lie inside
+of their memory, whatever the mask says, is one as well, of which the lanes that hold are taken.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from proofgrad.backends.opencl.functions import Functions, constant, memory_type
 from proofgrad.backends.opencl.strided import is_read_whole, picked, step_of
-from proofgrad.backends.opencl.vectors import lane, vector_type
+from proofgrad.backends.opencl.vectors import choice, lane, mask_of, vector_type
 from proofgrad.core.ir.dtypes import DType
 
 # Masked lanes that are asked one by one where not all hold.
@@ -36,6 +37,9 @@ class Position:
     mask: str = ""
     has_mask_a_lane: bool = False
     known: tuple[bool, ...] = ()  # the lanes of the mask, where they are known
+    last: int = (
+        -1
+    )  # the greatest index from which on all lanes are inside of the memory, where that is known
 
 
 def load(position: Position, dtype: DType, functions: Functions) -> str:
@@ -53,8 +57,7 @@ def load(position: Position, dtype: DType, functions: Functions) -> str:
     elif position.known:
         loaded = _known_load(position, dtype, position.known, 0, functions)
     elif position.has_mask_a_lane:
-        name = functions.define(*_masked_load(position, dtype, functions))
-        loaded = f"{name}({position.memory} + {position.index}, {position.mask})"
+        loaded = _masked(position, dtype, functions)
     else:
         element = f"({position.memory} + {position.index})"
         loaded = f"(({position.space} const {_packed(dtype, functions)} *){element})->v"
@@ -171,6 +174,32 @@ def _masked_load(position: Position, dtype: DType, functions: Functions) -> tupl
   return {part}(p, m);
 }}""",
     )
+
+
+def _inside_load(position: Position, dtype: DType, functions: Functions) -> tuple[str, str]:
+    """The same, asked whether all lanes lie inside of the memory as well: then it is one access, of which some lanes are taken."""
+    vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
+    plain = functions.define(*_masked_load(position, dtype, functions))
+    name = f"load_inside_{position.space}_{vector}"
+    whole = f"(({position.space} const {_packed(dtype, functions)} *)p)->v"
+    every = _every("m", dtype.lanes, functions)
+    return (
+        name,
+        f"""{INLINE} {vector} {name}({position.space} const {element} *p, char{dtype.lanes} m, int is_inside) {{
+  if ({every}) return {whole};
+  if (is_inside) return {choice(mask_of("m", dtype), whole, _zeros(dtype))};
+  return {plain}_part(p, m);
+}}""",
+    )
+
+
+def _masked(position: Position, dtype: DType, functions: Functions) -> str:
+    """A load of the lanes that hold."""
+    given = f"{position.memory} + {position.index}, {position.mask}"
+    if position.last < 0:
+        return f"{functions.define(*_masked_load(position, dtype, functions))}({given})"
+    is_inside = f"0 <= {position.index} && {position.index} <= {position.last}"
+    return f"{functions.define(*_inside_load(position, dtype, functions))}({given}, {is_inside})"
 
 
 def _strided_load(

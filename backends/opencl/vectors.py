@@ -70,7 +70,7 @@ def expression(
     kind = src_dtypes[0]
     if op is Ops.WHERE:
         condition, if_true, if_false = operands
-        return _choice(_mask(condition, dtype), if_true, if_false)
+        return choice(mask_of(condition, dtype), if_true, if_false)
     if op is Ops.CAST:
         return _cast(operands[0], kind, dtype, functions)
     if op is Ops.BITCAST:
@@ -112,7 +112,7 @@ def _width(dtype: DType) -> int:
     return 8 if dtype.is_bool else dtype.bits
 
 
-def _mask(text: str, dtype: DType) -> str:
+def mask_of(text: str, dtype: DType) -> str:
     """A vector of bools as ints of the width of `dtype`: what a choice takes and comparisons give."""
     if _width(dtype) == 8:
         return text
@@ -124,7 +124,7 @@ def _truth(text: str, dtype: DType) -> str:
     return text if _width(dtype) == 8 else f"convert_char{dtype.lanes}({text})"
 
 
-def _choice(condition: str, if_true: str, if_false: str) -> str:
+def choice(condition: str, if_true: str, if_false: str) -> str:
     """What select() is, which PoCL calls as a function each time."""
     return f"({condition} ? {if_true} : {if_false})"
 
@@ -179,7 +179,7 @@ def _shl(dtype: DType, x: str, y: str) -> str:
     amount, kind = _unsigned(y, dtype), _unsigned_type(dtype)
     shifted, zero = f"({_unsigned(x, dtype)} << {amount})", f"(({kind})(0))"
     is_inside = f"({amount} < ({kind})({dtype.bits}))"
-    return _as(_choice(is_inside, shifted, zero), dtype)
+    return _as(choice(is_inside, shifted, zero), dtype)
 
 
 def _shr(dtype: DType, x: str, y: str) -> str:
@@ -189,7 +189,7 @@ def _shr(dtype: DType, x: str, y: str) -> str:
         nearest = f"min({amount}, ({kind})({dtype.bits - 1}))"
         return f"({x} >> {_as(nearest, dtype)})"
     is_inside = f"({amount} < ({kind})({dtype.bits}))"
-    return _choice(is_inside, f"({x} >> {amount})", f"(({kind})(0))")
+    return choice(is_inside, f"({x} >> {amount})", f"(({kind})(0))")
 
 
 _BOOL: dict[Ops, Callable[..., str]] = {
@@ -251,7 +251,7 @@ def _cast(text: str, source: DType, dtype: DType, functions: Functions) -> str:
         return f"convert_{target}({text})"
     name, kind = f"{dtype.name}_from_{source.name}", vector_type(source)
     is_nan = f"convert_{_INTS[dtype.bits]}{lanes}(x != x)"
-    body = _choice(is_nan, f"({target})(0)", f"convert_{target}_sat_rtz(x)")
+    body = choice(is_nan, f"({target})(0)", f"convert_{target}_sat_rtz(x)")
     functions.define(name, f"{target} {name}({kind} x) {{ return {body}; }}")
     return f"{name}({text})"
 
