@@ -10,6 +10,7 @@ import pytest
 
 from proofgrad import Tensor, nn
 from proofgrad.core.compile.lowering import linearize as order
+from proofgrad.core.compile.nests import running_reductions as running
 from proofgrad.core.ir import uop
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -117,6 +118,29 @@ def _nodes_walked(tensors: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> int
         patch.setattr(uop, "_in_order", counted)
         machine.compiler().kernel_graph(graph)
     return found
+
+
+class Counted(frozenset[Ops]):
+    """Operations, and how often one was looked for."""
+
+    asked = 0
+
+    def __contains__(self, op: object) -> bool:
+        Counted.asked += 1
+        return super().__contains__(op)
+
+
+def test_choices_of_a_chain_are_not_walked_down_to_its_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "_OF_COUNTERS", Counted(running._OF_COUNTERS))
+    asked = []
+    for steps in (12, 24):
+        Counted.asked = 0
+        x = some(steps, steps).solve(some(steps, 1))  # each step chooses a row by all before it
+        machine.compiler().kernel_graph(machine.graph_to_run([x.uop], x.device))
+        asked.append(Counted.asked)
+    assert 0 < asked[1] < MOST_GROWTH * asked[0]
 
 
 def test_ordering_asks_each_node_once_however_deep_its_loops(

@@ -13,6 +13,8 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 _SAME_AXES = frozenset({Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.DETACH})
 _SAME_ELEMENTS = _SAME_AXES | {Ops.PERMUTE, Ops.RESHAPE}
+_OF_COUNTERS = ELEMENTWISE | _SAME_ELEMENTS | {Ops.IOTA, Ops.CONST, Ops.PAD}
+MOST_COUNTED = 64  # nodes of a comparison of counters: an order of two axes has about ten
 SHORT = 4  # so few elements combined are written out with what uses them; more run along with a loop of the results
 
 
@@ -39,11 +41,14 @@ def runs_along(node: UOp) -> frozenset[int]:
 
 
 def _is_order_of_counters(choice: UOp) -> bool:
-    """Whether a truth compares counters, by their order: the first leaf that is none settles it, far above the rest of a program."""
+    """Whether a truth compares counters, by their order: the first node that is none of theirs settles it.
+
+    No more than MOST_COUNTED are looked at, or of a chain of steps with a choice in each every one would be walked down to its first.
+    """
     seen, stack = {choice}, [choice]
     while stack:
         node = stack.pop()
-        if not node.src and node.op not in (Ops.IOTA, Ops.CONST):
+        if node.op not in _OF_COUNTERS or len(seen) > MOST_COUNTED:
             return False
         stack += [source for source in dict.fromkeys(node.src) if source not in seen]
         seen.update(node.src)
