@@ -1,6 +1,7 @@
 """Systems of equations: elimination with pivots, and Cholesky's factor.
 
-Owns: the steps, and the gradients, which need no step again. Does not own: what is asked of a matrix (matrices.py).
+Owns: elimination of small matrices, and the gradients, which need no step again. Does not own: what is asked of a matrix (matrices.py),
+large ones (blocks.py), the steps of columns (steps_of_columns.py).
 
 Each of the n steps reads its number as data, so that all of them run the same kernels. Nothing is looked at on the way: of a
 matrix that has no inverse, or no such factor, the result has infinities and NaN.
@@ -14,6 +15,13 @@ from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.indexing.take import take_along
+from proofgrad.core.tensor.methods.linalg.blocks import (
+    FEWEST_IN_BLOCKS,
+    eliminated_in_blocks,
+    factored_in_blocks,
+    solved_upper,
+)
+from proofgrad.core.tensor.methods.linalg.steps_of_columns import factored_columns, numbers
 from proofgrad.core.tensor.methods.made_once import made_once
 
 _T = TypeVar("_T", bound=Indexing)
@@ -27,11 +35,13 @@ def eliminated(a: _T, b: _T) -> tuple[_T, _T, _T]:
     another one, that only reads single elements: behind both matrices are a column of the pivots and one of the sign.
     """
     size, width = a.shape[-1], b.shape[-1]
+    if size >= FEWEST_IN_BLOCKS:
+        return eliminated_in_blocks(a, b)
     ones = a._with(constant_node(1, a.dtype, (*a.shape[:-1], 2)))
     both = a.cat(b, ones, dim=-1).contiguous()
     rows, columns = a._iota(size).unsqueeze(-1), a._iota(size + width + 2)
     is_pivots, is_sign = columns.eq(size + width), columns.eq(size + width + 1)
-    for number in _numbers(a):
+    for number in numbers(a, size):
         is_row, is_column = rows.eq(number), columns.eq(number)
         column = is_column.where(both, 0).sum(-1, keepdim=True)
         at = (rows >= number).where(column.abs(), -1).argmax(-2, keepdim=True).contiguous()
@@ -53,26 +63,12 @@ def eliminated(a: _T, b: _T) -> tuple[_T, _T, _T]:
     return result / pivots, pivots.squeeze(-1), sign
 
 
-def _numbers(a: _T) -> list[_T]:
-    """0, 1, .. of the rows, each a part of one memory."""
-    line = a._iota(a.shape[-1]).contiguous()
-    return [line._cut(0, k, k + 1) for k in range(a.shape[-1])]
-
-
 def factored(a: _T) -> _T:
     """The lower triangular L with L @ L^T equal to `a`, which is symmetric; its upper part is not read."""
+    if a.shape[-1] < FEWEST_IN_BLOCKS:
+        return factored_columns(a)
     rows, columns = a._iota(a.shape[-1]).unsqueeze(-1), a._iota(a.shape[-1])
-    rest = (rows >= columns).where(a, a.transpose(-2, -1)).contiguous()
-    for number in _numbers(a):
-        is_row, is_column = rows.eq(number), columns.eq(number)
-        line = is_row.where(rest, 0).sum(-2, keepdim=True)
-        column = is_column.where(rest, 0).sum(-1, keepdim=True)
-        root = is_column.where(line, 0).sum(-1, keepdim=True).sqrt()
-        below = ((rows > number) & (columns > number)).where(
-            rest - (column / root) * (line / root), rest
-        )
-        rest = (is_column & (rows >= number)).where(column / root, below).contiguous()
-    return (rows >= columns).where(rest, 0)
+    return factored_in_blocks((rows >= columns).where(a, a.transpose(-2, -1)))
 
 
 def _solve_gradient(gradient: _T, a: _T, b: _T) -> tuple[_T, _T]:
@@ -89,8 +85,8 @@ def _factor_gradient(gradient: _T, a: _T) -> _T:
     turned = factor.transpose(-2, -1)
     product = (turned.unsqueeze(-2) * gradient.transpose(-2, -1).unsqueeze(-3)).sum(-1)
     lower = (rows > columns).where(product, rows.eq(columns).where(product / 2, 0))
-    half = SOLVED(turned, lower)
-    whole = SOLVED(turned, half.transpose(-2, -1))
+    half = solved_upper(turned, lower)
+    whole = solved_upper(turned, half.transpose(-2, -1))
     both = (whole + whole.transpose(-2, -1)) / 2
     # Only the lower part is read: what belongs to the upper one goes to its mirror image.
     result: _T = (rows > columns).where(both * 2, rows.eq(columns).where(both, 0))
