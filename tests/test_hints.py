@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proofgrad import DeviceError, Tensor, TinyJit, dtypes, nn
@@ -24,6 +26,22 @@ def test_a_missing_method_says_what_does_the_same() -> None:
     with pytest.raises(AttributeError, match=r"use x\.assign\(x\.masked_fill\(\.\.\.\)\)"):
         x.masked_fill_(x > 0, 0)
     assert not hasattr(x, "nonsense_of_no_kind") and copy.deepcopy(x).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("name", ["atan2", "hypot", "logit", "sinc", "erfc", "frac", "xlogy", "heaviside", "floor_divide", "remainder", "true_divide", "nanmean", "cov", "cdist"])  # fmt: skip
+def test_what_to_use_gives_what_torch_gives(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    values = {
+        "x": [[0.3, 0.7, 0.0], [0.9, 0.25, 0.5]] if name == "logit" else [[-1.5, 0.0, 2.25], [3.5, -0.25, 1.0]],
+        "y": [[2.0, 0.5, 1.5], [0.75, 3.0, 0.125]] if name == "xlogy" else [[2.0, -0.5, 1.5], [-0.75, 3.0, -4.0]],
+    }  # fmt: skip
+    x, y = [torch.tensor(part) for part in values.values()]
+    method = getattr(x, name, None) or getattr(torch, name)
+    takes_two = "y" in INSTEAD[name].replace("y()", "")
+    args = [*([] if hasattr(x, name) else [x]), *([y] if takes_two else [])]
+    names = {"pi": math.pi, **{key: Tensor(part) for key, part in values.items()}}
+    found = eval(INSTEAD[name], names)  # noqa: S307
+    np.testing.assert_allclose(found.numpy(), method(*args).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_name_that_the_class_lacks_says_what_does_the_same() -> None:
