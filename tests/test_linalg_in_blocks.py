@@ -90,6 +90,19 @@ def test_the_gradient_of_the_factor_is_torch_s(size: int) -> None:
     np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("size", [4, 40])
+def test_second_derivatives_of_the_factor_are_torch_s(size: int) -> None:
+    torch = pytest.importorskip("torch")
+    a = definite(size, size)
+    x, y = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)
+    (first,) = (x + x.transpose()).cholesky().square().square().sum().gradient(x)
+    (found,) = first.square().sum().gradient(x)
+    loss = torch.linalg.cholesky(y + y.T).square().square().sum()
+    (slope,) = torch.autograd.grad(loss, y, create_graph=True)
+    (wanted,) = torch.autograd.grad(slope.square().sum(), y)
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-7, atol=1e-8)
+
+
 def test_the_gradient_of_a_factor_eliminates_nothing() -> None:
     a = Tensor(definite(20, 20)).float().realize()
     GlobalCounters.reset()
