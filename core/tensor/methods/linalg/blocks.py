@@ -42,9 +42,8 @@ def inverse_of_lower(lower: _T) -> _T:
     size = lower.shape[-1]
     rows, columns = lower._iota(size).unsqueeze(-1), lower._iota(size)
     is_diagonal = rows.eq(columns)
-    inverse = is_diagonal.where(
-        1 / is_diagonal.where(lower, 1), 0
-    )  # the slope of 1 / 0 is no number
+    # Not 1 / lower: above the triangle that is 1 / 0, whose slope is no number.
+    inverse = is_diagonal.where(1 / is_diagonal.where(lower, 1), 0)
     width = 1
     while width < size:
         row, column = rows // width, columns // width
