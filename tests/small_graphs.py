@@ -319,15 +319,12 @@ def _uses_of_slice(taken: UOp) -> Iterator[UOp]:
 
 
 def _next(taken: UOp) -> Iterator[UOp]:
-    """The slice beside one of one element of one axis, and of all others, in the memory that it is of."""
-    sizes = enumerate(zip(taken.arg, taken.src[0].shape))
-    cut = [axis for axis, (ends, size) in sizes if ends != (0, size)]
-    if len(cut) == 1 and taken.shape[cut[0]] == 1:
-        (axis,) = cut
-        begin, end = taken.arg[axis]
-        if end < taken.src[0].shape[axis]:
-            beside = (*taken.arg[:axis], (begin + 1, end + 1), *taken.arg[axis + 1 :])
-            yield UOp(Ops.SHRINK, taken.dtype, taken.src, beside)
+    """The slice that begins one element later on each axis of which elements are left out, in the memory that it is of."""
+    sizes = list(zip(taken.arg, taken.src[0].shape))
+    steps = [int(ends != (0, size)) for ends, size in sizes]
+    if any(steps) and all([end + step <= size for ((_, end), size), step in zip(sizes, steps)]):
+        beside = tuple([(b + step, e + step) for ((b, e), _), step in zip(sizes, steps)])
+        yield UOp(Ops.SHRINK, taken.dtype, taken.src, beside)
 
 
 def sets_of_kernels(graph: UOp) -> Iterator[Arguments]:

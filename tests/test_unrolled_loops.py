@@ -148,6 +148,55 @@ def test_steps_that_read_those_beside_them_have_one_kernel(
     assert np.array_equal([value.numpy() for value in made], expected)
 
 
+@pytest.mark.parametrize("axes", [(1,), (2,), (0, 2), (1, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(4, 6, 10), (7, 9, 5), (6, 4, 12)], ids=str)
+@pytest.mark.parametrize("kind", [np.float32, np.int16, np.float64])
+def test_blocks_of_a_memory_have_one_kernel(
+    shape: tuple[int, ...], axes: tuple[int, ...], kind: type
+) -> None:
+    values = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+    x, places = Tensor(values).realize(), range(min([shape[axis] for axis in axes]) - 1)
+    blocks = [
+        tuple([slice(k, k + 2) if axis in axes else slice(None) for axis in range(3)])
+        for k in places
+    ]
+    made = [(x[block] * 2).sum(-1) for block in blocks]
+    graph = compiler().kernel_graph(graph_to_run([value.uop for value in made], "CPU"))
+    assert len(graph.src) == len(blocks) and len({call.src[0] for call in graph.src}) == 1
+    Tensor.realize(*made)
+    for value, block in zip(made, blocks):
+        assert np.array_equal(value.numpy(), (values[block] * kind(2)).sum(-1, dtype=kind))
+
+
+def linear_attention(queries: Tensor, keys: Tensor, rows: int) -> Tensor:
+    """Of some rows at a time: those before are in a matrix."""
+    state, found = Tensor.zeros(2, 5, 5), list[Tensor]()
+    for k in range(0, queries.shape[1], rows):
+        query, key = queries[:, k : k + rows], keys[:, k : k + rows]
+        found.append(query @ state + (query @ key.transpose(1, 2)).tril() @ key)
+        state = state + key.transpose(1, 2) @ key
+    return Tensor.cat(*found, dim=1)
+
+
+def test_linear_attention_of_many_rows_has_the_kernels_of_few() -> None:
+    """But for those that put the results together."""
+
+    def kernels(rows: int) -> int:
+        queries, keys = real(2, rows, 5), real(2, rows, 5, seed=1)
+        loss = linear_attention(queries, keys, 3).square().sum()
+        gradients = loss.gradient(queries, keys)
+        graph = graph_to_run([value.uop for value in (loss, *gradients)], "CPU")
+        return len({call.src[0] for call in compiler().kernel_graph(graph).src})
+
+    assert kernels(3 * 14) <= kernels(3 * 8) + 2
+
+
+def test_linear_attention_by_rows_is_that_of_all_rows() -> None:
+    queries, keys = real(2, 21, 5), real(2, 21, 5, seed=1)
+    whole = np.tril(queries.numpy() @ keys.numpy().swapaxes(1, 2)) @ keys.numpy()
+    assert np.allclose(linear_attention(queries, keys, 3).numpy(), whole, atol=1e-3)
+
+
 @pytest.mark.parametrize("places", [range(9), (0, 8)], ids=str)
 def test_a_kernel_that_reads_from_the_first_to_the_last_step_has_all_of_the_memory(
     places: Sequence[int],

@@ -76,7 +76,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "lanes": ("_combiner",),
     "store": ("over_memory", "number_of"),
     "read_through": ("is_apart", "is_inside", "is_before", "is_behind", "counted_from", "of_slice", "of_repeated", "summed"),
-    "read_parts": ("begin_of", "reach_of"),
+    "read_parts": ("begin_of", "first_of", "last_of"),
     "exchange": ("exchanged",),
     "reduce_in_parts": ("in_blocks", "with_blocks_first", "ends_of"),
 }  # fmt: skip

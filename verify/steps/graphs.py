@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proofgrad.core.compile.steps.exchange import exchanged
-from proofgrad.core.compile.steps.read_parts import begin_of, reach_of
+from proofgrad.core.compile.steps.read_parts import begin_of, first_of, last_of
 from proofgrad.core.compile.steps.read_through import (
     counted_from,
     is_apart,
@@ -127,22 +127,26 @@ def element_of_part(world: World) -> None:
 
 
 def element_of_part_with_gaps(world: World) -> None:
-    """Element (i, at, t) of what begins where a slice of element `first` of the second axis does is element (i, first + at, t), and there."""
-    count, size, behind = world.number("n", 1), world.number("s", 1), world.number("k", 1)
-    first, width = world.number("first", 0, size), world.number("width", 1)
-    world.suppose(first + width <= size)
-    i, at, t = (
-        world.number("i", 0, count),
-        world.number("at", 0, width),
-        world.number("t", 0, behind),
-    )
-    begin, reach = begin_of(0, size, first, behind), reach_of(count, size, width, behind)
-    element = row_major((i, first + at, t), (count, size, behind))
-    inside = row_major((i, at, t), (count, size, behind))
-    world.claim("the same element", begin + inside == element)
-    world.claim("from the first on", inside >= 0)
-    world.claim("as far as it reaches", inside < reach)
-    world.claim("the last one is there", begin + reach <= count * size * behind)
+    """On one axis more, element i of a slice is still that of what begins where a block around it does, and there.
+
+    Before the first axis there is one element: the first one, the last one, and all that there is.
+    """
+    first = world.number("first of the axes before", 0)
+    inside = world.number("element of the axes before", 0)
+    last = first + inside + world.number("from there to the last", 0)
+    count = last + 1 + world.number("behind the last", 0)
+    size = world.number("s", 1)
+    begin, end = world.number("begin", 0, size), world.number("end", 1)
+    world.suppose(end <= size)
+    i = world.number("i", 0)
+    world.suppose(begin + i < end)
+    element = row_major((first + inside, begin + i), (count, size))
+    of_part = row_major((inside, i), (count, size))
+    new_first, new_last = first_of(first, size, begin), last_of(last, size, end)
+    world.claim("the same element", new_first + of_part == element)
+    world.claim("from the first on", of_part >= 0)
+    world.claim("up to the last", new_first + of_part <= new_last)
+    world.claim("the last one is there", new_last < count * size)
 
 
 # -- past writes ------------------------------------------------------------------------------------

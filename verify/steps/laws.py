@@ -347,7 +347,7 @@ LAWS: dict[str, Law] = {
             "so it is of a slice with gaps": graphs.element_of_part_with_gaps,
         },
         "the slice is of memory that the kernel only reads, taken whole but for reshapes, of known sizes: one element of"
-        " the axes before, all of those behind, or of one axis one element and of the others all, as of all slices that begin at one element of memory; axes before are one axis in row-major order, and so are those behind",
+        " the axes before, all of those behind, or of a block of which it is one, as others of the same memory are; axes before are one axis in row-major order, and so are those behind",
     ),
     "read_through": Law(
         {

@@ -8,9 +8,10 @@
 A slice is a part where its elements follow each other in row-major order: one element of the first axes, some of the next
 one, all of those behind. The kernels for parts of one size are then the same, wherever the parts begin.
 
-A slice of one element of an inner axis, x[:, t], has gaps. It is that of the first element in what begins where it does, as
-far as it reaches, with nothing behind that up to the size of the whole. So are the kernels of all steps of a loop over time.
-Several slices of one memory, x[:, t - 1] and x[:, t], are those of the first few elements in what begins where the first one does.
+Another slice, as x[:, t] or x[:, i : i + 32], has gaps. It is that of the first elements of each axis in what begins where it does, as
+far as it reaches, with nothing behind that up to the size of the whole. So are the kernels of all steps of a loop over time, or
+over the blocks of a matrix.
+Several slices of one memory, x[:, t - 1] and x[:, t], are read from what reaches over the smallest block that has them all.
 
     m[0:3, 1:2]    1  5  9          p:  1  2  3  4  5  6  7  8  9  (-  -  -)         p[0:3, 0:1]
 """
@@ -18,7 +19,7 @@ Several slices of one memory, x[:, t - 1] and x[:, t], are those of the first fe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -36,9 +37,14 @@ def begin_of(before: Any, size: Any, first: Any, behind: Any) -> Any:
     return (before * size + first) * behind
 
 
-def reach_of(count: Any, size: Any, width: Any, behind: Any) -> Any:
-    """How far `count` elements of a first axis reach, of each of which all `behind` elements of a third one, and `width` of `size` on the second."""
-    return (count - 1) * size * behind + width * behind
+def first_of(before: Any, size: Any, begin: Any) -> Any:
+    """The number of the first element of a block on one axis more: of the axes before it has number `before`, of that one `begin`."""
+    return before * size + begin
+
+
+def last_of(before: Any, size: Any, end: Any) -> Any:
+    """The same of the last one, behind which the block ends on that axis."""
+    return before * size + end - 1
 
 
 # -- the step -------------------------------------------------------------------------------------
@@ -60,19 +66,19 @@ def parts_of(call: UOp) -> dict[UOp, UOp]:
     found: dict[UOp, UOp] = {}
     if call.src[0].src[0].op is Ops.COPY:
         return found
-    gaps: dict[UOp, list[_Gap]] = {}  # of each memory
+    gaps: dict[UOp, list[UOp]] = {}  # of each memory
     nodes = toposort((call.src[0],))
     for node in nodes:
         if node.op is Ops.SHRINK:
             param = _below_shape(node.src[0])
             if param.op is Ops.PARAM and param.arg[0]:
-                part = _part(call.src[1 + param.arg[0]], node)
-                found |= {} if part is None else {node: part}
-                gap = _gap(call.src[1 + param.arg[0]], node)
-                if gap is not None and part is None:
-                    gaps.setdefault(param, []).append(gap)
+                buffer = call.src[1 + param.arg[0]]
+                if (part := _part(buffer, node)) is not None:
+                    found[node] = part
+                elif _is_of_buffer(buffer, node):
+                    gaps.setdefault(param, []).append(node)
     if gaps and not any([node.op is Ops.PAD or node.op is Ops.SKEW for node in nodes]):
-        # of a memory of which a kernel reads nothing but slices of one axis
+        # of a memory of which a kernel reads nothing but slices
         readers = _readers(nodes)
         for memory, of_memory in gaps.items():
             if readers[memory] == len(of_memory):
@@ -100,14 +106,14 @@ def _readers(nodes: Collection[UOp]) -> Counter[UOp]:
 
 def _part(buffer: UOp, taken: UOp) -> UOp | None:
     """The part of a buffer that a slice of all of it is; None for one whose elements do not follow each other."""
-    shape, ranges = taken.src[0].shape, taken.arg
-    if buffer.op is not Ops.BUFFER or not is_plain(shape) or not is_plain(sum(ranges, ())):
+    if not _is_of_buffer(buffer, taken):
         return None
-    count = prod([end - begin for begin, end in ranges])
+    shape, ranges = taken.src[0].shape, taken.arg
+    count = prod(taken.shape)
     several = [axis for axis, (begin, end) in enumerate(ranges) if end - begin > 1]
     axis = several[0] if several else len(shape) - 1
     behind = list(zip(ranges, shape))[axis + 1 :]
-    if not count or any([(begin, end) != (0, size) for (begin, end), size in behind]):
+    if any([(begin, end) != (0, size) for (begin, end), size in behind]):
         return None
     before = 0
     for (begin, _), size in list(zip(ranges, shape))[:axis]:
@@ -116,39 +122,46 @@ def _part(buffer: UOp, taken: UOp) -> UOp | None:
     return UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((begin, begin + count),))
 
 
-class _Gap(NamedTuple):
-    """A slice of one element of one axis, of number `at`, and all of the axes before and behind."""
-
-    taken: UOp
-    axes: tuple[int, int, int]  # elements of the axes before, of that axis, of those behind
-    at: int
+def _is_of_buffer(buffer: UOp, taken: UOp) -> bool:
+    """Whether a slice is of memory that a kernel reads as it is, and of known size, with elements."""
+    is_known = is_plain(taken.src[0].shape) and is_plain(sum(taken.arg, ()))
+    return buffer.op is Ops.BUFFER and is_known and prod(taken.shape) > 0
 
 
-def _gap(buffer: UOp, taken: UOp) -> _Gap | None:
-    """A slice of a buffer of one element of one axis; None for another."""
-    shape, ranges = taken.src[0].shape, taken.arg
-    if buffer.op is not Ops.BUFFER or not is_plain(shape) or not is_plain(sum(ranges, ())):
-        return None
-    cut = [k for k, (b, e) in enumerate(ranges) if (b, e) != (0, shape[k])]
-    if len(cut) != 1 or ranges[cut[0]][1] - ranges[cut[0]][0] != 1 or not prod(taken.shape):
-        return None
-    (axis,) = cut
-    return _Gap(taken, (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), ranges[axis][0])
+class _Axis(NamedTuple):
+    """Of an axis of some size the elements from `begin` to `end`."""
+
+    size: int
+    begin: int
+    end: int
 
 
-def _parts_with_gaps(buffer: UOp, gaps: Collection[_Gap]) -> dict[UOp, UOp]:
-    """What slices of one axis reach over, from the first element of the first one to the last of the last; nothing where that is all there is."""
-    if len({gap.axes for gap in gaps}) > 1:
+def _block(taken: UOp) -> list[_Axis]:
+    """A slice of the fewest axes: one of which all elements are taken is one with that before."""
+    found = list[_Axis]()
+    for size, ends in zip(taken.src[0].shape, taken.arg):
+        if found and ends == (0, size):
+            found[-1] = _Axis(*[size * n for n in found[-1]])
+        else:
+            found.append(_Axis(size, *ends))
+    return found
+
+
+def _parts_with_gaps(buffer: UOp, slices: Collection[UOp]) -> dict[UOp, UOp]:
+    """What slices of the same axes reach over, from the first element of their smallest block to its last; nothing where that is all there is."""
+    blocks = [_block(taken) for taken in slices]
+    if len({tuple([axis.size for axis in block]) for block in blocks}) > 1:
         return {}
-    ((before, size, behind),) = {gap.axes for gap in gaps}
-    first, last = min([gap.at for gap in gaps]), max([gap.at for gap in gaps])
-    width = last + 1 - first
-    if width == size:
+    first, last, is_whole = 0, 0, True
+    for axes in zip(*blocks):
+        size = axes[0].size
+        begin, end = min([axis.begin for axis in axes]), max([axis.end for axis in axes])
+        first, last = first_of(first, size, begin), last_of(last, size, end)
+        is_whole = is_whole and (begin, end) == (0, size)
+    if is_whole:
         return {}
-    begin = begin_of(0, size, first, behind)
-    reach = reach_of(before, size, width, behind)
-    part = UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((begin, begin + reach),))
-    return {gap.taken: part for gap in gaps}
+    part = UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((first, last + 1),))
+    return dict.fromkeys(slices, part)
 
 
 def _in_part(memory: UOp, part: UOp, taken: UOp) -> UOp:
@@ -159,11 +172,18 @@ def _in_part(memory: UOp, part: UOp, taken: UOp) -> UOp:
     shape = taken.src[0].shape
     whole = UOp(Ops.PAD, taken.dtype, (memory,), ((0, prod(shape) - (end - begin)),))
     shaped = UOp(Ops.RESHAPE, taken.dtype, (whole,), shape)
-    ranges = list(taken.arg)
-    (axis,) = [k for k, size in enumerate(shape) if ranges[k] != (0, size)]
-    first = begin // prod(shape[axis + 1 :])  # where it counts from now
-    ranges[axis] = (ranges[axis][0] - first, ranges[axis][1] - first)
+    firsts = _counters(begin, shape)  # where each axis counts from now
+    ranges = [(b - first, e - first) for (b, e), first in zip(taken.arg, firsts)]
     return UOp(Ops.SHRINK, taken.dtype, (shaped,), tuple(ranges))
+
+
+def _counters(number: int, shape: Sequence[int]) -> list[int]:
+    """Of an element by its number in row-major order, where it is on each axis."""
+    found = list[int]()
+    for size in reversed(shape):
+        number, counter = divmod(number, size)
+        found.append(counter)
+    return found[::-1]
 
 
 def _over_parts(call: UOp) -> UOp:
