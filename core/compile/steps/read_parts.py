@@ -58,7 +58,8 @@ def read_parts(program: TensorProgram, calls: Collection[UOp]) -> UOp:
     """
     graph = program.graph
     require(graph.op is Ops.SINK and set(graph.src).issuperset(calls), "no kernel of the program")
-    return graph.replace(src=tuple([_over_parts(c) if c in calls else c for c in graph.src]))
+    wanted = set(calls)
+    return graph.replace(src=tuple([_over_parts(c) if c in wanted else c for c in graph.src]))
 
 
 def parts_of(call: UOp) -> dict[UOp, UOp]:
