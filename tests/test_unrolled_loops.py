@@ -168,6 +168,24 @@ def test_blocks_of_a_memory_have_one_kernel(
         assert np.array_equal(value.numpy(), (values[block] * kind(2)).sum(-1, dtype=kind))
 
 
+def test_a_block_that_no_other_kernel_takes_is_read_from_all_of_its_memory() -> None:
+    """Vectors may then reach over the end of its last row."""
+    x = real(6, 10)
+    (body,) = bodies(x[2:5, 1:4] * 2)
+    assert [n.arg for n in body.toposort() if n.op is Ops.PARAM] == [(1, 60)]
+    assert np.array_equal((x[2:5, 1:4] * 2).numpy(), x.numpy()[2:5, 1:4] * 2)
+
+
+def test_a_row_beside_a_block_is_a_part() -> None:
+    """A loop over batches has one kernel, whatever else a batch is multiplied by."""
+    x, weight = real(9, 5), real(5, 8, seed=1)
+    (body,) = bodies(x[4:6] @ weight[:, 1:4])
+    sizes = {n.arg[1] for n in body.toposort() if n.op is Ops.PARAM}
+    assert 2 * 5 in sizes
+    expected = x.numpy()[4:6] @ weight.numpy()[:, 1:4]
+    assert np.allclose((x[4:6] @ weight[:, 1:4]).numpy(), expected, atol=1e-5)
+
+
 def linear_attention(queries: Tensor, keys: Tensor, rows: int) -> Tensor:
     """Of some rows at a time: those before are in a matrix."""
     state, found = Tensor.zeros(2, 5, 5), list[Tensor]()
