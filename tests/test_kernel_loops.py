@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -12,14 +13,8 @@ from hypothesis import strategies as st
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
-from proofgrad.verify.kernels.loops import (
-    Linear,
-    digits,
-    digits_of_positions,
-    limits_of,
-    linear_form,
-    row_major,
-)
+from proofgrad.verify.kernels.linear_sums import Linear, limits_of, limits_of_digits, linear_form
+from proofgrad.verify.kernels.loops import digits, digits_of_positions, map_by_position, row_major
 from proofgrad.verify.kernels.match import Matcher
 from proofgrad.verify.kernels.orders import map_by_values
 from proofgrad.verify.kernels.questions import Questions
@@ -63,7 +58,7 @@ def test_digits_under_a_mask_need_no_division() -> None:
     strides = [(24, 3), (1, 24)]
     found = [linear_form(d) for d in digits(whole, strides, limits_of([column < 24]))]
     assert found == [Linear({ROW: 1}, 0), linear_form(column)]
-    assert linear_form(digits(whole, strides)[0]) is None  # it may carry
+    assert linear_form(digits(whole, strides)[0]) != Linear({ROW: 1}, 0)  # it may carry
 
 
 @pytest.mark.parametrize("turn", [LANE, LANE // 2, ROW * 2 + LANE + 3])
@@ -118,6 +113,69 @@ def test_remainder_of_a_quotient_is_a_part_of_a_sum() -> None:
     form = linear_form(position)
     assert form is not None and form.parts == parts
     assert form.largest() == max(values(position, [item]))
+
+
+LOOPS = [UOp.range(n, 40 + k) for k, n in enumerate((2, 3, 5, 4))]
+
+
+def random_term(random: Random, depth: int) -> UOp:
+    """Made of loops, sums, multiples, quotients and remainders; none is negative."""
+    if depth == 0 or random.random() < 0.15:
+        return random.choice(LOOPS)
+    one, number = random_term(random, depth - 1), random.choice([1, 2, 3, 4, 5, 6, 8, 10, 12])
+    match random.choice("++*/%"):
+        case "+":
+            return one + random.choice([random_term(random, depth - 1), UOp.index(number)])
+        case "*":
+            return one * number
+        case "/":
+            return one // number
+        case _:
+            return one % number
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_sum_has_the_values_of_its_term_and_none_is_larger_than_said(seed: int) -> None:
+    random = Random(seed)
+    term, masks = random_term(random, 5), [random_term(random, 3) < random.randint(1, 9)]
+    form = linear_form(term)
+    if form is None:
+        return
+    found = values(term, LOOPS)
+    assert values(form.term(), LOOPS) == found
+    allowed = [x for x, is_in in zip(found, values(masks[0], LOOPS)) if is_in]
+    strides = [random.choice([2, 3, 4, 6, 16])]
+    for limits in (limits_of(masks), limits_of_digits(limits_of(masks), strides)):
+        assert not allowed or form.largest(limits) >= max(allowed)
+        for limit, bound in limits:
+            among = [
+                x for x, is_in in zip(values(limit.term(), LOOPS), values(masks[0], LOOPS)) if is_in
+            ]
+            assert max(among, default=-1) < bound
+
+
+def test_most_terms_of_loops_are_sums() -> None:
+    forms = [linear_form(random_term(Random(seed), 5)) for seed in range(60)]
+    assert len([x for x in forms if x is not None]) > 50
+
+
+def test_quotient_and_remainder_of_a_sum_are_parts() -> None:
+    a, b = LOOPS[2], LOOPS[0]
+    whole = a * 32 + b * 16 + LANE
+    assert linear_form(whole // 80) == Linear({(a * 2 + b) // 5: 1}, 0)
+    assert linear_form(whole % 80) == Linear({(a * 2 + b) % 5: 16, LANE: 1}, 0)
+    assert linear_form(whole // 32) == Linear({a: 1}, 0)
+    assert linear_form(whole // 80 * 80 + whole % 80) == linear_form(whole)
+
+
+def test_a_loop_is_found_by_the_digits_that_a_position_has_of_it() -> None:
+    """The last line of each image of 19 pixels is filled up to 32: what a mask lets through tells each of them."""
+    loop, line, column = UOp.range(160, 8), UOp.range(5, 9), UOp.range(32, 10)
+    before = loop // 32 * 19 + loop // 16 % 2 * 16 + loop % 16
+    after = line * 19 + column
+    found = map_by_position(before, after, [loop], [column < 19])
+    assert found is not None
+    assert values(found[loop], [line, column]) == values(line * 32 + column, [line, column])
 
 
 def test_what_is_the_same_everywhere_is_not_compared_again_under_a_condition(

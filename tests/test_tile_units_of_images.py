@@ -146,3 +146,25 @@ def test_sampled_elements_of_a_convolution_in_lines_are_as_expected(
         convolution((1, 8, 6, 9), 8).realize()
     assert "not checked" not in capfd.readouterr().err
     assert multiplies_matrices()
+
+
+# Lines of one matrix and of several, cut in one or two; several images; an odd number of lines, of which matrices of columns take two or three.
+PROVEN = [
+    ("1x2", (1, 8, 6, 9), 8),
+    ("2x2", (2, 4, 7, 21), 20),
+    ("2x2", (2, 4, 8, 9), 6),
+    ("1x2", (5, 3, 7, 9), 17),
+    ("1x2", (5, 3, 13, 37), 17),
+    ("1x3", (3, 3, 7, 17), 33),
+]
+
+
+@pytest.mark.parametrize(("wanted", "images", "filters"), PROVEN, ids=str)
+def test_the_solver_shows_all_of_a_convolution_in_lines(
+    wanted: str, images: tuple[int, ...], filters: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with schedule(f"matrices={wanted}/lines"), Context(PROVE=1, PLANS=0), compile_only():
+        convolution(images, filters).realize()
+    told = capfd.readouterr().err
+    assert "none unknown" in told and "NOT COVERED" not in told, told
+    assert multiplies_matrices()

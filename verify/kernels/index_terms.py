@@ -1,7 +1,7 @@
 """Other forms of an index term, each shown to be equal: shorter, or with values for loops that are gone.
 
 Owns: which forms are tried, and asking whether they are equal. Does not own: what is compared
-(kernels/match.py), deciding (kernels/questions.py), shorter forms (kernels/loops.py).
+(kernels/match.py), deciding (kernels/questions.py), shorter forms (kernels/linear_sums.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice, product
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.verify.kernels.loops import shortest
+from proofgrad.verify.kernels.linear_sums import shortest
 from proofgrad.verify.kernels.questions import Questions, Verdict, all_of
 from proofgrad.verify.kernels.terms import is_integer, loop_size
 

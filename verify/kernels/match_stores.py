@@ -155,6 +155,10 @@ class StoreMatcher(Matcher):
                 yield {**kept, **terms}
         for guess in islice(guesses(before.loops, after.loops), MOST_OUTPUT_GUESSES):
             yield dict(guess.terms)
+        gone = [x for x in changed if x not in after.loops]
+        if len(same) == len(after.loops) and prod(map(loop_size, gone)) <= MOST_OUTPUT_GUESSES:
+            for numbers in product(*[range(loop_size(x)) for x in gone]):  # one store of several
+                yield {**same, **dict(zip(gone, map(UOp.index, numbers)))}
 
     def _same_position(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         return self._claim("the stored position", before.src[1], after.src[1], given) or (

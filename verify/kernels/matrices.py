@@ -15,7 +15,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import CONST, LOCAL_BUFFER, MUL, REDUCE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.loops import linear_form
+from proofgrad.verify.kernels.linear_sums import linear_form
 from proofgrad.verify.kernels.terms import DIGITS, is_integer, is_known
 
 _MADE = ELEMENTWISE | {Ops.INDEX, Ops.LOAD}

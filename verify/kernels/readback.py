@@ -15,7 +15,8 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.loops import linear_form, row_major
+from proofgrad.verify.kernels.linear_sums import linear_form
+from proofgrad.verify.kernels.loops import row_major
 from proofgrad.verify.kernels.matrices import is_nothing, sum_in_item, sum_of_products
 from proofgrad.verify.kernels.terms import BOUND_LANE, DIGITS, LANE, is_of_lanes, loop_size
 from proofgrad.verify.sampled.linear import CARRIED

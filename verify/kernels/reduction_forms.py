@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.loops import linear_form
+from proofgrad.verify.kernels.linear_sums import linear_form
 from proofgrad.verify.kernels.questions import all_of
 from proofgrad.verify.kernels.terms import loop_size
 

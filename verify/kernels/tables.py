@@ -17,7 +17,8 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernels.loops import map_by_position, row_major, shortest, values_at
+from proofgrad.verify.kernels.linear_sums import shortest
+from proofgrad.verify.kernels.loops import map_by_position, row_major, values_at
 from proofgrad.verify.kernels.match import Difference
 from proofgrad.verify.kernels.questions import Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import free_loops, free_loops_below

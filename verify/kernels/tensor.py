@@ -13,7 +13,8 @@ from math import prod
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import row_major_strides
 from proofgrad.core.ir.uop import UOp
-from proofgrad.verify.kernels.loops import digits, linear_form
+from proofgrad.verify.kernels.linear_sums import linear_form
+from proofgrad.verify.kernels.loops import digits
 from proofgrad.verify.kernels.match import Difference, Given
 from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
 from proofgrad.verify.kernels.readback import Written

@@ -18,7 +18,8 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.verify.kernels.loops import digits, linear_form, map_by_position, row_major
+from proofgrad.verify.kernels.linear_sums import linear_form
+from proofgrad.verify.kernels.loops import digits, map_by_position, row_major
 from proofgrad.verify.kernels.questions import Questions, Verdict, all_of
 from proofgrad.verify.kernels.terms import loop_size
 
