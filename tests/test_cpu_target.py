@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofgrad import Device, Tensor, TinyJit, dtypes
+from proofgrad import Context, Device, Tensor, TinyJit, dtypes
 from proofgrad.backends.cpu.absent import AbsentCpu
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.processors import KNOWN, processor_named
@@ -231,6 +231,17 @@ def test_a_processor_that_is_not_here_says_which_instructions_are_missing() -> N
         for read in (Tensor.tolist, Tensor.numpy, np.from_dlpack, np.asarray):
             with pytest.raises(DeviceError, match=r"lacks .*amx-tile|instructions of"):
                 read(value)
+
+
+@pytest.mark.parametrize("check", [0, 1])
+def test_code_for_a_processor_that_is_not_here_reads_parts_of_memory(check: int) -> None:
+    with cpu("apple-m1"), Context(CHECK=check):
+        x = Tensor(np.arange(48, dtype=np.float32).reshape(12, 4)).realize()
+        step = TinyJit(lambda rows: (rows * 2).realize())
+        for begin in (3, 4, 5):
+            value = step(x[begin : begin + 2].contiguous())
+        with pytest.raises(DeviceError, match="no value was computed"):
+            value.tolist()
 
 
 SCRIPT = """

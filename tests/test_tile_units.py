@@ -88,9 +88,10 @@ Device.register("TIGHT", Tight)
 Device.register("AMX", lambda: Absent("sapphirerapids"))
 Device.register("VNNI", lambda: _here_or_absent("icelake-server"))
 
-HERE = {*units_of_bytes(), *units_of_bfloat16()}.intersection(CpuBackend().target.matrix_units)
+HERE = {*units_of_bytes(), *units_of_bfloat16()}.intersection(Device["CPU"].target.matrix_units)
 needs_unit = pytest.mark.skipif(
-    HERE.isdisjoint(units_of_bytes()), reason="this processor has no AMX, or Linux permits none"
+    HERE.isdisjoint(units_of_bytes()),
+    reason="this processor, or the one that is asked for, has no AMX, or Linux permits none",
 )
 
 

@@ -30,6 +30,10 @@ class AbsentCpu(Generator):
         """Nothing is read there either."""
         return NoMemory(self)
 
+    def part(self, handle: NoMemory, offset_bytes: int) -> NoPart:
+        """Code is made for memory that begins inside of other memory, as for one that is here."""
+        return NoPart(self, handle)
+
     def copyin(self, handle: NoMemory, data: memoryview) -> None:
         """What is copied to a machine that is not here is never read."""
 
@@ -60,6 +64,16 @@ class NoMemory:
     def address(self) -> int:
         """For who shares memory with other libraries. Raises: DeviceError."""
         raise self._machine.error()
+
+
+class NoPart(NoMemory):
+    """Stands for a part of a buffer."""
+
+    __slots__ = ("whole",)
+
+    def __init__(self, machine: AbsentCpu, whole: NoMemory) -> None:
+        super().__init__(machine)
+        self.whole = whole
 
 
 def _launch_nothing(buffers: Sequence[Any]) -> None:

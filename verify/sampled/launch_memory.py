@@ -163,8 +163,9 @@ def _is_memory_of(buffer: UOp, handle: Any) -> bool:
     whole, begin = memory_of(buffer.src[0]), buffer.arg[0][0] * buffer.dtype.itemsize
     if not begin:
         return handle is whole
-    is_inside = handle.whole is whole and handle.address == whole.address + begin
-    return bool(is_inside and buffer.arg[0][1] <= buffer.src[0].arg)
+    is_inside = handle.whole is whole and buffer.arg[0][1] <= buffer.src[0].arg
+    runs = Device[buffer.src[0].src[1].arg].target.runs  # else nothing has an address
+    return bool(is_inside and (not runs or handle.address == whole.address + begin))
 
 
 def _is_part(real: UOp, numbered: UOp, inputs: Sequence[UOp]) -> bool:
