@@ -52,6 +52,10 @@ class AbsentCpu(Generator):
         """Nothing runs."""
 
 
+class NoAddress(DeviceError, AttributeError):
+    """Memory that is none has no address, so for `getattr` it is without that attribute."""
+
+
 class NoMemory:
     """Stands for a buffer, so that one is told from another."""
 
@@ -62,8 +66,8 @@ class NoMemory:
 
     @property
     def address(self) -> int:
-        """For who shares memory with other libraries. Raises: DeviceError."""
-        raise self._machine.error()
+        """For who shares memory with other libraries. Raises: NoAddress."""
+        raise NoAddress(str(self._machine.error()))
 
 
 class NoPart(NoMemory):
