@@ -252,7 +252,7 @@ def _flat(index: Index, shape: Sequence[int]) -> Any:
     """The row-major position of an index."""
     position: Any = 0
     for part, stride, size in zip(index, row_major_strides(tuple(shape)), shape):
-        if size > 1:
+        if size != 1:
             position = position + (part if stride == 1 else part * stride)
     return position
 
@@ -261,6 +261,8 @@ def _unflattened(position: Any, shape: Sequence[int]) -> Index:
     """The index of a row-major position."""
     found: list[Any] = []
     total = prod(shape)
+    if not total:  # there are no positions, in as many axes
+        return (position,) * len(shape)
     for stride, size in zip(row_major_strides(tuple(shape)), shape):
         if size == 1:
             found.append(0)

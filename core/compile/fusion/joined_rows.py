@@ -86,6 +86,8 @@ def _rows_joined(reshape: UOp, axis: int) -> list[int]:
     if not is_plain(before) or not is_plain(reshape.shape):
         return []
     step = prod(reshape.shape[axis + 1 :])
+    if not step:
+        return []
     lengths = [prod(before[a:]) for a in range(1, len(before))]
     return [
         n // step

@@ -378,6 +378,8 @@ def _cycles_of_rows(reduction: UOp, work: float, target: Target) -> float:
     lanes, size = target.lanes(reduction.dtype), elements(reduction.shape)
     if _rows_join(reduction):
         return cycles_of_row(work, size / lanes, target)
+    if not size:
+        return 0
     vectors = vectors_of_rows(reduction.shape, lanes)
     row = -(-reduction.shape[last_axis(reduction)] // lanes)
     return vectors / row * cycles_of_row(work, row, target)
