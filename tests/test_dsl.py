@@ -473,3 +473,10 @@ def test_a_number_that_is_taken_away_is_its_negative_added(
     texts = [f"ruleset a over {domain}\nrule a: {side} + y => y\n" for side in (left, right)]
     first, second = [parse_rules(text, "a.rules", check_order=False).rules[0] for text in texts]
     assert first.left == second.left
+
+
+def test_a_loop_in_a_term_of_a_left_side_is_refused_where_it_stands() -> None:
+    text = "ruleset t over loop\nrule a (T in int): sum[r](where(r < c, x, 0: T)) => 0"
+    with pytest.raises(RuleError, match=r"'r' is a loop of the reduction.*solve\(g, r\)") as caught:
+        parse_rules(text)
+    assert (caught.value.line, caught.value.column) == (2, 1 + text.splitlines()[1].index("r < c"))

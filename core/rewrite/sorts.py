@@ -191,6 +191,12 @@ class _Checker:
 
     def _named(self, term: Term, name: str, kind: str) -> None:
         known = self._terms.setdefault(name, kind)
+        if (known, kind) == ("index", RANGE):
+            raise IllSorted(
+                Var(name, known),
+                f"{name!r} is a loop of the reduction, and stands in a term of the left side: say a truth `g` there,"
+                f" and what it asks of the loop by `let (i, p, a, b, s) = solve(g, {name})` or `solve_less`",
+            )
         if known not in (kind, "") and (known, kind) != (RANGE, "index"):
             raise IllSorted(term, f"{name!r} has the types {self._terms[name]} and {kind}")
 
