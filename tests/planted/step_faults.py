@@ -259,7 +259,6 @@ SAME = {
     "read_parts._part (taken.arg, taken.src[0].shape)": "no slice is one without gaps; with them it has the same elements",
     "read_parts._part buffer.op is Ops.BUFFER": "no slice is one without gaps; with them it has the same elements",
     "read_parts.parts_of node.op is Ops.PAD and node.op is Ops.SKEW": "beside padding it is taken as well: it asks for more, of the same elements",
-    "read_parts._parts_with_gaps width == size": "all of a memory is a part of it, of the same elements",
     "carry.takes_in 0 < count - 1 + offset": "the step is taken less often",
     "carry.takes_in 1": "the step is taken less often",
     "carry.takes_in 2": "the step is taken less often",
