@@ -80,9 +80,12 @@ class Interop(Factories):
         if self.dtype is dtypes.bfloat16 or self.dtype.is_code:
             there = self.to(None) if is_on_disk(self.device) else self
             return there.cast(dtypes.float32).numpy()
-        return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(
-            reading.value_of_shape(self.shape)
-        )
+        if is_on_disk(self.device):
+            found: Any = bytes_of_view(self._uop)
+        else:  # where no zeros are written before, as to a bytearray
+            found = reading.read_into(lambda n: numpy.empty(n, numpy.uint8), self._uop, self.device)
+        shape = reading.value_of_shape(self.shape)
+        return numpy.frombuffer(found, self.dtype.name).reshape(shape)
 
     def tolist(self) -> Any:
         """The elements as Python numbers in nested lists."""

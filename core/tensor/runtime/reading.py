@@ -6,7 +6,9 @@ bytes as Python numbers (core/tensor/data).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
+from typing import TypeVar
 
 from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, RESHAPE
@@ -20,17 +22,23 @@ from proofgrad.core.tensor.runtime.memory import is_view, memory_if_known, memor
 from proofgrad.core.tensor.runtime.recording import recorder, refuse_read
 
 SHRINK = Ops.SHRINK
+_Room = TypeVar("_Room")
 
 
 def read(uop: UOp, device: str) -> bytearray:
     """The elements of `uop` as row-major bytes, computed if need be."""
+    return read_into(bytearray, uop, device)
+
+
+def read_into(room: Callable[[int], _Room], uop: UOp, device: str) -> _Room:
+    """The same in what `room` makes for so many bytes, which may be written to."""
     shape = uop.shape
     if elements(shape) == 0:
-        return bytearray()
+        return room(0)
     refuse_read()
     count = prod(value_of_shape(shape))
     if not count:
-        return bytearray()
+        return room(0)
     uop = computed(uop)
     part = _part_to_read(uop)
     if part is None:
@@ -38,8 +46,9 @@ def read(uop: UOp, device: str) -> bytearray:
         uop = machine.run_again(uop, device, is_alone=False) or machine.realize([uop], device)[0]
         part = _part_to_read(uop)
     assert part is not None
-    data = bytearray(count * uop.dtype.itemsize)
-    Device[memory_below(part).src[1].arg].copyout(memoryview(data), memory_of(part))
+    data = room(count * uop.dtype.itemsize)
+    view = memoryview(data)  # type: ignore[arg-type]
+    Device[memory_below(part).src[1].arg].copyout(view, memory_of(part))
     return data
 
 
