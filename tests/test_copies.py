@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 from test_windows import AVX512, schedules
@@ -11,6 +13,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Copies, Schedule, Vectors
 from proofgrad.core.compile.schedule.copies import side_by_side
 from proofgrad.core.compile.schedule.vector_loops import LEAST_LANES
+from proofgrad.core.tensor.data.nodes import stacked_node
 
 AVX2 = Target("test", vector_bytes=32, vector_registers=16)
 RNG = np.random.default_rng(0)
@@ -167,3 +170,36 @@ def test_what_is_costly_behind_sums_of_short_rows_is_computed_of_as_many_rows_as
     assert (logarithms.loop, logarithms.lanes) == (0, target.vector_bytes // 4)
     roots, _ = of_last(zeros(11067, 8).square().sum(1).sqrt(), target)
     assert roots.loop == 1
+
+
+def stacked(x: Tensor) -> Tensor:
+    """Of rows of a matrix as many others, each made in its own way of two of them."""
+    count = x.shape[1]
+    lines = [x[:, k : k + 1] for k in range(count)]
+    rows = [lines[k] * lines[k * 5 % count] + k for k in range(count)]
+    return x._with(stacked_node([row._uop for row in rows], 1))
+
+
+@pytest.mark.parametrize("sizes", [(2, 8), (4, 3), (3, 2, 2), (16,)])
+def test_values_of_a_stack_that_is_two_axes_are_each_computed_once(sizes: tuple[int, ...]) -> None:
+    """A condition asked the first axis alone, and all values were computed for each place of the other: transforms took 8 times their operations."""
+    count = prod(sizes)
+    _, copies = of_last(stacked(zeros(64, count, 64)).reshape(64, *sizes, 64).contiguous())
+    assert copies.count == count
+
+
+def test_a_choice_between_two_axes_is_no_number() -> None:
+    """Which of a triangle's sides an element is on is not the order of one number of both."""
+    x = zeros(64, 8, 8, 16)
+    rows, columns = Tensor.arange(8).reshape(8, 1, 1), Tensor.arange(8).reshape(8, 1)
+    _, copies = of_last((columns <= rows).where(x.exp(), x.sin()).contiguous())
+    assert copies.count == 1
+
+
+@pytest.mark.parametrize("sizes", [(12,), (2, 6), (4, 3), (3, 2, 2), (1, 12), (3, 1, 4)])
+def test_values_of_a_stack_of_several_axes(sizes: tuple[int, ...]) -> None:
+    x = RNG.integers(-9, 9, (3, 12, 5)).astype(np.float32)
+    wanted = np.stack([x[:, k] * x[:, k * 5 % 12] + k for k in range(12)], 1).reshape(3, *sizes, 5)
+    found = stacked(Tensor(x)).reshape(3, *sizes, 5)
+    np.testing.assert_array_equal(found.transpose(1, -1).numpy(), wanted.swapaxes(1, -1))
+    np.testing.assert_array_equal((found + 1).numpy(), wanted + 1)

@@ -5,17 +5,19 @@ Does not own: the laws (steps/merge.py, steps/collapse.py), how loops run (axes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import permutations
 from math import prod
 
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of, unshared_reductions
-from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.strides import coefficient, loops_below
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import MOST_CHOSEN
 from proofgrad.core.compile.schedule.vector_loops import LEAST_LANES
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.loop_nest import LoopNest
-from proofgrad.core.compile.steps.merge import merge, reads_as_one
+from proofgrad.core.compile.steps.merge import is_one_number, merge, reads_as_one
 from proofgrad.core.ir.ops import COMPARE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -24,7 +26,7 @@ def merge_loops(nest: LoopNest, context: Context) -> LoopNest:
     """Two loops a, b become one where every index needs only a * size(b) + b."""
     while (pair := _mergeable_pair(nest.graph)) is not None:
         nest = merge(nest, *pair)
-    digits = _choosing_digits(nest.graph)
+    digits = _digits_of_a_choice(nest.graph) or _choosing_digits(nest.graph)
     return collapse(nest, digits, NewLoop(digits[0].arg[0])) if len(digits) > 1 else nest
 
 
@@ -35,6 +37,39 @@ def _mergeable_pair(kernel: UOp) -> tuple[UOp, UOp] | None:
                 if outer is not inner and reads_as_one(kernel, outer, inner):
                     return outer, inner
     return None
+
+
+def _digits_of_a_choice(kernel: UOp) -> tuple[UOp, ...]:
+    """Short output loops that decide as one number which of several computed values an element is, as behind a `stack` that is given several axes."""
+    free = loops_below(kernel)
+    loops = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP and is_fixed(x)]
+    short = [x for x in loops if 1 < size_of(x) <= MOST_CHOSEN // 2]
+    chosen = [n.src[0] for n in free if n.op is Ops.WHERE and free[n.src[1]] and free[n.src[2]]]
+    asked = [c for c in chosen if c.op in COMPARE and not free[c].isdisjoint(short)]
+    if len(short) < 2 or not asked:
+        return ()
+    next_digit: dict[UOp, UOp] = {}
+    for outer, inner in permutations(short, 2):
+        own = [c for c in asked if outer in free[c] or inner in free[c]]
+        is_bounded = not any([free[c.src[1]] for c in own])
+        if is_bounded and _are_digits([c.src[0] for c in own], outer, inner):
+            next_digit[outer] = inner
+    for first in [x for x in next_digit if x not in next_digit.values()]:
+        digits = [first]
+        while digits[-1] in next_digit:
+            digits.append(next_digit[digits[-1]])
+        if prod([size_of(x) for x in digits]) <= MOST_CHOSEN:
+            return tuple(digits)
+    return ()
+
+
+def _are_digits(terms: Sequence[UOp], outer: UOp, inner: UOp) -> bool:
+    """Whether terms have loops as one number, or the outer one alone, which says where the number is below a multiple of the other's size."""
+    steps = [(coefficient(term, outer), coefficient(term, inner)) for term in terms]
+    if any([a is None or b is None for a, b in steps]):
+        return False
+    below = [(a, b) for a, b in steps if b != 0]
+    return bool(below) and all([is_one_number(a, b, size_of(inner)) for a, b in below])
 
 
 def _choosing_digits(kernel: UOp) -> tuple[UOp, ...]:
