@@ -203,3 +203,17 @@ def test_values_of_a_stack_of_several_axes(sizes: tuple[int, ...]) -> None:
     found = stacked(Tensor(x)).reshape(3, *sizes, 5)
     np.testing.assert_array_equal(found.transpose(1, -1).numpy(), wanted.swapaxes(1, -1))
     np.testing.assert_array_equal((found + 1).numpy(), wanted + 1)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 48), (64, 2, 32, 48), (64, 4, 16, 48)])
+def test_a_stack_that_is_joined_with_another_axis_is_written_out(shape: tuple[int, ...]) -> None:
+    """One loop of 64 was too long for it: all 8 values were computed for each element."""
+    _, copies = of_last(stacked(zeros(64, 8, 8, 48)).reshape(*shape).contiguous())
+    assert copies.count == 8
+
+
+@pytest.mark.parametrize("shape", [(2, 24, 5), (2, 2, 12, 5), (2, 3, 8, 5), (48, 5)])
+def test_values_of_a_stack_that_is_joined_with_another_axis(shape: tuple[int, ...]) -> None:
+    x = RNG.integers(-9, 9, (2, 6, 4, 5)).astype(np.float32)
+    wanted = np.stack([x[:, k] * x[:, k * 5 % 6] + k for k in range(6)], 1).reshape(shape)
+    np.testing.assert_array_equal(stacked(Tensor(x)).reshape(*shape).numpy(), wanted)

@@ -9,6 +9,7 @@ Does not own: the law (steps/split.py), which loops become one again (coalesce.p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
@@ -27,8 +28,9 @@ _DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
 
 
 def separate_loops(nest: LoopNest, context: Context) -> LoopNest:
-    """Loops are split where indexes divide them: those around and in a sum of products, and those of which a digit fills vectors."""
-    for loop in _of_products(nest.graph) or _of_lanes(nest.graph, context.target):
+    """Loops are split where indexes divide them: those around and in a sum of products, those of which a digit fills vectors, or chooses among values."""
+    found = _of_products(nest.graph) or _of_lanes(nest.graph, context.target)
+    for loop in found or _of_choices(nest.graph):
         sizes = _digits(nest.graph, loop)
         if sizes:
             nest = _split_in_place(nest, loop, sizes)
@@ -80,6 +82,30 @@ def _of_lanes(kernel: UOp, target: Target) -> list[UOp]:
     loops = {x for group in reduced for x in group if is_fixed(x)} if reduced else of_results
     found = [x for x in loops if (sizes := _digits(kernel, x)) and sizes[-1] >= lanes]
     return sorted(found, key=lambda loop: -loop.arg[0])
+
+
+def _of_choices(kernel: UOp) -> list[UOp]:
+    """The loops of results whose first digit decides which of several computed values an element is, as where a `stack` was joined with another axis.
+
+    It is short then, and may be written out: else all of the values are computed for each element (loop_that_chooses in schedule/copies.py).
+    """
+    free = loops_below(kernel)
+    chosen = [n.src[0] for n in free if n.op is Ops.WHERE and free[n.src[1]] and free[n.src[2]]]
+    conditions = [c for c in chosen if c.op is Ops.CMPLT and c.src[1].op is Ops.CONST]
+    found = list[UOp]()
+    for loop in [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP and is_fixed(x)]:
+        own, digit = [c for c in conditions if loop in free[c]], prod(_digits(kernel, loop))
+        if digit > 1 and own and all([_asks_above(c, loop, digit, free[c]) for c in own]):
+            found.append(loop)
+    return sorted(found, key=lambda loop: -loop.arg[0])
+
+
+def _asks_above(condition: UOp, loop: UOp, digit: int, loops: Collection[UOp]) -> bool:
+    """Whether a sum of a loop, and of multiples of a number, is below another multiple: whatever the loop's remainder is."""
+    term, bound = condition.src
+    others = [coefficient(term, x) for x in loops if x is not loop]
+    is_multiple = not any([c is None or c % digit for c in (*others, bound.arg)])
+    return is_multiple and coefficient(term, loop) == 1
 
 
 def _digits(kernel: UOp, loop: UOp) -> tuple[int, ...]:
