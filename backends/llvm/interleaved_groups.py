@@ -77,7 +77,7 @@ def write_group(writer: Writer, first: Position, dtype: DType, rows: Sequence[st
     integers = _integer(dtype)
     words = [_bits(writer, dtype, row) for row in rows]
     width = writer.dialect.target.vector_bytes * 8 // bits
-    part = min(lanes, width) if lanes % min(lanes, width) == 0 else lanes
+    part = width if 1 < width < lanes and lanes % width == 0 else lanes
     for start in range(0, lanes, part):
         own = [_part(writer, integers, word, start, part) for word in words]
         kind = integers.scalar.vec(part)

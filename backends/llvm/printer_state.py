@@ -104,7 +104,9 @@ class PrinterState(ABC):
         self.by_data = masks_by_data(linear)
         self.choices_by_data = choices_by_data(linear)
         self.unread = unread_vectors(linear)
-        self.groups = {} if dialect.target.work_items else interleaved_groups(linear)
+        # Where memory is aligned, items write wide pieces of it by themselves (pieces.py).
+        is_interleaved = not dialect.target.work_items and dialect.memory_bytes == 1
+        self.groups = interleaved_groups(linear) if is_interleaved else {}
         of_groups = frozenset().union(*self.groups.values())
         self.transposed = transposed_stores(linear, of_groups)
         self.between = {} if dialect.target.work_items else interleaved_stores(linear, of_groups)

@@ -81,7 +81,7 @@ def _in_place() -> Program:
 
 
 def _assigned() -> Program:
-    a = _data(0, 520, 520)  # of small values none is written over another
+    a = _data(0, 1460, 1460)  # of small values none is written over another
 
     def run() -> Tensor:
         x = Tensor(a).contiguous().realize()

@@ -120,7 +120,8 @@ def _pieces(loop: UOp, form: Linear) -> list[_Piece]:
     """The loop itself, if the sum has a multiple of it, else the digits of it that tell its value, if it has multiples of those."""
     if form.parts.get(loop, 0):
         return [_Piece(loop, loop, 1, loop_size(loop))]
-    found = [x for part in form.parts if (x := _piece_of(part)) is not None and x.loop is loop]
+    parts = [part for part, c in form.parts.items() if c]
+    found = [x for part in parts if (x := _piece_of(part)) is not None and x.loop is loop]
     found.sort(key=lambda piece: piece.stride)
     following = 1
     for piece in found:
