@@ -41,7 +41,7 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(running, "realize", _realize_by_numpy)
         for again in ("run_again", "run_together_again"):  # runs of other tests that are known
             monkeypatch.setattr(running, again, lambda *_, **__: None)
-        monkeypatch.setattr(reading, "read", _read_by_numpy)
+        monkeypatch.setattr(reading, "read_into", _read_by_numpy)
     yield request.param
 
 
@@ -49,7 +49,7 @@ def _elements(buffer: UOp) -> Array:
     return oracle.from_bytes(bytes(memory_of(buffer)), buffer.dtype)
 
 
-def _read_by_numpy(uop: UOp, device: str) -> bytearray:
+def _read_by_numpy(room: object, uop: UOp, device: str) -> bytearray:
     return bytearray(oracle.to_bytes(oracle.evaluate_tensor(uop, _elements), uop.dtype))
 
 
@@ -59,7 +59,7 @@ def _realize_by_numpy(roots: Sequence[UOp], device: str, *_: Any) -> list[UOp]:
 
 def _computed_by_numpy(root: UOp, device: str) -> UOp:
     if computed(root) is root and not is_view(root):
-        data = bytes(_read_by_numpy(root, device))
+        data = bytes(_read_by_numpy(bytes, root, device))
         size = len(data) // root.dtype.itemsize
         buffer = new_buffer(root.dtype, size, device, data)
         flat = root.shape == buffer.shape
