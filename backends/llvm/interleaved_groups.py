@@ -16,6 +16,7 @@ from proofgrad.backends.llvm.register_transpose import (
     same_but_for_position,
     stores_together,
 )
+from proofgrad.backends.llvm.strided import step_of
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.lowering.program_facts import lanes_apart
@@ -33,7 +34,9 @@ def interleaved_groups(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
         one = next(iter(stores.values()))
         if one.src[0].src[0] in read:
             continue
-        step, free = _step(one), sorted(stores)
+        apart = lanes_apart(one.src[0].src[1])
+        assert apart is not None  # _of_a_group
+        step, free = step_of(apart[1]), sorted(stores)
         while free:
             first = free[0]
             run = [stores[n] for n in range(first, first + step) if n in stores]
@@ -49,18 +52,11 @@ def _of_a_group(store: UOp) -> tuple[object, int] | None:
     memory, index, *mask = position.src
     if loops or memory.op is not PARAM or (found := lanes_apart(index)) is None:
         return None
-    if not 2 <= _step(store) <= min(MOST_COPIES, value.dtype.lanes + 1):
+    step = step_of(found[1])
+    if not 2 <= step <= min(MOST_COPIES, value.dtype.lanes + 1):
         return None  # more shuffles than lanes
     key, number = same_but_for_position(memory, *found)
     return (value.dtype, tuple(mask), key), number
-
-
-def _step(store: UOp) -> int:
-    """How many elements it is from each lane to the next; 0: not as many for all."""
-    found = lanes_apart(store.src[0].src[1])
-    assert found is not None
-    steps = {other - one for one, other in zip(found[1], found[1][1:])}
-    return steps.pop() if len(steps) == 1 else 0
 
 
 def may_interleave(positions: Sequence[Position]) -> bool:

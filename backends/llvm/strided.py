@@ -32,7 +32,7 @@ class _Part(NamedTuple):
 
 def is_read_whole(dialect: Dialect, position: Position, dtype: DType) -> bool:
     """Whether lanes that lie so far apart are sooner picked out of whole vectors."""
-    step = _step(position)
+    step = step_of(position.offsets or ())
     if dialect.target.work_items or step == 0 or (position.of_item and position.mask is not None):
         return False
     if step == -1:
@@ -71,7 +71,7 @@ def load_whole(writer: Writer, position: Position, dtype: DType) -> str:
 
 def is_written_whole(dialect: Dialect, position: Position) -> bool:
     """Whether a store of lanes is that of a vector reversed."""
-    return not dialect.target.work_items and _step(position) == -1
+    return not dialect.target.work_items and step_of(position.offsets or ()) == -1
 
 
 def store_whole(writer: Writer, position: Position, dtype: DType, value: str) -> None:
@@ -89,9 +89,8 @@ def store_whole(writer: Writer, position: Position, dtype: DType, value: str) ->
     write_store(writer, first, kind, value)
 
 
-def _step(position: Position) -> int:
+def step_of(offsets: Sequence[int]) -> int:
     """How many elements it is from each lane to the next; 0: not as many for all."""
-    offsets = position.offsets or ()
     steps = {other - one for one, other in zip(offsets, offsets[1:])}
     return steps.pop() if len(steps) == 1 else 0
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.fragments import own_loops
 from proofgrad.core.ir.op_names import ADD, CONST, LOAD, LOCAL_BUFFER, MMA, MUL, NEG, REDUCE, STORE
-from proofgrad.core.ir.ops import ELEMENTWISE
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, coefficients_of, counters_in, found_once, toposort
 
 _NO_LOOPS: frozenset[UOp] = frozenset()
@@ -87,6 +87,11 @@ def at_start(term: UOp, values: dict[UOp, int] | None = None) -> int:
 def loops_below(root: UOp) -> Mapping[UOp, frozenset[UOp]]:
     """For each node of a graph, sources first, the RANGE nodes whose value it depends on."""
     return {node: loops_of(node) for node in toposort((root,))}
+
+
+def conditions_of_choices(free: Mapping[UOp, frozenset[UOp]]) -> list[UOp]:
+    """What decides which of two computed values an element is. `free`: the loops that each node changes with (loops_below)."""
+    return [n.src[0] for n in free if n.op is Ops.WHERE and free[n.src[1]] and free[n.src[2]]]
 
 
 def _loops_of(node: UOp) -> frozenset[UOp]:

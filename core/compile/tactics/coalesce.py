@@ -10,7 +10,7 @@ from itertools import permutations
 from math import prod
 
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of, unshared_reductions
-from proofgrad.core.compile.nests.strides import coefficient, loops_below
+from proofgrad.core.compile.nests.strides import coefficient, conditions_of_choices, loops_below
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.copies import MOST_CHOSEN
 from proofgrad.core.compile.schedule.vector_loops import LEAST_LANES
@@ -18,7 +18,7 @@ from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.merge import is_one_number, merge, reads_as_one
-from proofgrad.core.ir.ops import COMPARE, Ops
+from proofgrad.core.ir.ops import COMPARE
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 
@@ -44,7 +44,7 @@ def _digits_of_a_choice(kernel: UOp) -> tuple[UOp, ...]:
     free = loops_below(kernel)
     loops = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP and is_fixed(x)]
     short = [x for x in loops if 1 < size_of(x) <= MOST_CHOSEN // 2]
-    chosen = [n.src[0] for n in free if n.op is Ops.WHERE and free[n.src[1]] and free[n.src[2]]]
+    chosen = conditions_of_choices(free)
     asked = [c for c in chosen if c.op in COMPARE and not free[c].isdisjoint(short)]
     if len(short) < 2 or not asked:
         return ()
@@ -78,7 +78,7 @@ def _choosing_digits(kernel: UOp) -> tuple[UOp, ...]:
     As one loop they are written out together: what an iteration computes, as the other end of a comparator, another one needs too.
     """
     free = loops_below(kernel)
-    chosen = [n.src[0] for n in free if n.op is Ops.WHERE and free[n.src[1]] and free[n.src[2]]]
+    chosen = conditions_of_choices(free)
     alone = {next(iter(free[c])) for c in chosen if c.op in COMPARE and len(free[c]) == 1}
     loops = [x for x in output_loops(kernel) if x in alone and is_fixed(x)]
     short = [x for x in loops if x.arg[1] is AxisRole.LOOP and size_of(x) < LEAST_LANES]

@@ -14,7 +14,7 @@ from math import prod
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, output_loops, size_of
-from proofgrad.core.compile.nests.strides import coefficient, loops_below
+from proofgrad.core.compile.nests.strides import coefficient, conditions_of_choices, loops_below
 from proofgrad.core.compile.nests.sums_of_products import product_of
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -90,7 +90,7 @@ def _of_choices(kernel: UOp) -> list[UOp]:
     It is short then, and may be written out: else all of the values are computed for each element (loop_that_chooses in schedule/copies.py).
     """
     free = loops_below(kernel)
-    chosen = [n.src[0] for n in free if n.op is Ops.WHERE and free[n.src[1]] and free[n.src[2]]]
+    chosen = conditions_of_choices(free)
     conditions = [c for c in chosen if c.op is Ops.CMPLT and c.src[1].op is Ops.CONST]
     found = list[UOp]()
     for loop in [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP and is_fixed(x)]:
