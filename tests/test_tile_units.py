@@ -26,6 +26,7 @@ from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import CompileError, Source, Target, TileUnit
 from proofgrad.core.compile.nests.kernel_schedule import NO_MATRICES, Schedule
 from proofgrad.core.compile.plan.plan import Kernel
+from proofgrad.core.compile.steps.mma_in_item import tile_units
 from proofgrad.core.compile.tune.search_space import neighbours
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
@@ -302,6 +303,22 @@ def test_sapphire_rapids_multiplies_bfloat16_by_tiles_where_asked(
     assert len(re.findall(r"^\s+tdpbf16ps\s", told.out + told.err, re.MULTILINE)) == 4 * flush
 
 
+@pytest.mark.parametrize(("name", "flush"), [("znver4", 1), ("znver4", 0), ("cooperlake", 1)])
+def test_a_vector_of_words_takes_a_row_of_bfloat16_where_asked_and_faster(
+    name: str, flush: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """On Intel's cores two multiply-adds of float32 take as long as one of these instructions."""
+    device = f"OF{name}".upper()
+    Device.register(device, lambda: Absent(name))
+    x = of_bfloat16(np.ones((256, 256)), device)
+    capfd.readouterr()
+    with Context(DEBUG=6, PLANS=0, FLUSH=flush), compile_only():
+        (x @ x).realize()
+    told = capfd.readouterr()
+    found = re.findall(r"^\s+vdpbf16ps\s.*%zmm", told.out + told.err, re.MULTILINE)
+    assert len(found) == (16 if flush and name == "znver4" else 0)
+
+
 @pytest.mark.parametrize("sizes", [(8, 16, 8), (9, 17, 7)], ids=str)
 def test_products_of_bfloat16_are_exact_where_their_sums_are(sizes: tuple[int, int, int]) -> None:
     rows, steps, columns = sizes
@@ -313,19 +330,19 @@ def test_products_of_bfloat16_are_exact_where_their_sums_are(sizes: tuple[int, i
 
 
 needs_bfloat16 = pytest.mark.skipif(
-    HERE.isdisjoint(units_of_bfloat16()),
-    reason="this processor has no AMX for bfloat16, or Linux permits none",
+    not any([unit.flushes for unit in tile_units(Device["CPU"].target.matrix_units)]),
+    reason="this processor, or the one that is asked for, has neither AMX nor AVX-512 for bfloat16",
 )
 
 
 @needs_bfloat16
 @pytest.mark.parametrize("sizes", [(64, 64, 64), (257, 643, 129), (33, 5, 40)], ids=str)
-def test_amx_sums_bfloat16_in_float32(sizes: tuple[int, int, int]) -> None:
+def test_products_of_bfloat16_are_summed_in_float32(sizes: tuple[int, int, int]) -> None:
     rows, steps, columns = sizes
     draw = np.random.default_rng(0)
     x = of_bfloat16(draw.standard_normal((rows, steps)))
     y = of_bfloat16(draw.standard_normal((steps, columns)))
-    with Context(FLUSH=1), schedule("matrices=2x2"):
+    with Context(FLUSH=1), schedule("matrices=1x1"):
         result = x.matmul(y, dtype=dtypes.float32).realize().numpy()
     a, b = x.float().numpy().astype("float64"), y.float().numpy().astype("float64")
     bound = steps * 2.0**-23 * (abs(a) @ abs(b))
@@ -337,7 +354,7 @@ def test_denormal_numbers_count_where_nothing_else_is_asked_for() -> None:
     small = np.full((64, 64), 2.0**-130)
     x, y = of_bfloat16(small), of_bfloat16(np.ones((64, 64)))
     assert (x.matmul(y, dtype=dtypes.float32).numpy() == 2.0**-124).all()
-    with Context(FLUSH=1), schedule("matrices=2x2"):
+    with Context(FLUSH=1), schedule("matrices=1x1"):
         flushed = x.matmul(y, dtype=dtypes.float32).realize()
     assert (flushed.numpy() == 0).all()
     assert (x.matmul(y, dtype=dtypes.float32).numpy() == 2.0**-124).all()

@@ -16,7 +16,7 @@ from proofgrad.backends.cpu.permission import may_use_tiles
 from proofgrad.backends.cpu.processors import KNOWN, Memory
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.tiles import units_of_bfloat16, units_of_bytes
-from proofgrad.backends.llvm.vector_tiles import byte_dots, units_of_dots
+from proofgrad.backends.llvm.vector_tiles import units_of_dots, word_dots
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Backend, Binary, Source, Target
 from proofgrad.core.disk_cache import DiskCache
@@ -56,8 +56,8 @@ class Generator(Backend):
         dialect.dot_bits = frozenset([bits for bits, name in _HAVE_DOT.items() if host.has(name)])
         has_tiles = host.has("amx-tile") and (not runs or may_use_tiles())
         dialect.has_tiles = has_tiles
-        dialect.byte_dots = {} if has_tiles else byte_dots(host.has)
-        units = units_of_dots(dialect.byte_dots)
+        dialect.word_dots = {} if has_tiles else word_dots(host.has)
+        units = units_of_dots(dialect.word_dots, memory.core.multiply_adds_a_cycle)
         if has_tiles and host.has("amx-int8"):
             units += units_of_bytes()
         if has_tiles and host.has("amx-bf16"):

@@ -32,6 +32,7 @@ _ASKED = (
     "amx-tile",
     "sse2",
     "avx2",
+    "avx512bf16",
     "avx512bw",
     "avx512dq",
     "avx512f",

@@ -20,13 +20,21 @@ AVX_MASKED_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ByteDot:
-    """An instruction that adds products of bytes, four to a word, of so many words, by LLVM's name; the types of its factors."""
+class WordDot:
+    """An instruction, by LLVM's name, that adds to each of so many words the products of what the words of its two factors hold."""
 
     name: str
     words: int
     first: DType
     second: DType
+    total: DType
+    most_a_cycle: int = 2  # that a core starts, of as many as it does multiply-adds
+    flushes: bool = False  # denormal numbers count as 0
+
+    @property
+    def group(self) -> int:
+        """Elements of a factor in a word."""
+        return self.total.itemsize // self.first.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ class Dialect:
     )
     copies_ahead = False  # copies into memory of a group go on by themselves
     dot_bits: frozenset[int] = frozenset()  # vectors of int32 of which x86 has the DOT
-    byte_dots: Mapping[tuple[DType, DType], ByteDot] = {}  # x86's, of factors of rows and columns
+    word_dots: Mapping[tuple[DType, DType], WordDot] = {}  # x86's, of factors of rows and columns
     has_tiles = False  # registers that hold matrices (AMX)
     functions: Mapping[Ops, str] = {}  # of one float32, that the machine has as instructions
     exchanges = False  # items of a warp read what others of it hold

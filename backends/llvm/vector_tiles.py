@@ -1,55 +1,64 @@
-"""Matrices that one item holds in vectors: a row of results each, to which products of bytes are added four at a time (x86 VNNI).
+"""Matrices that one item holds in vectors: a row of results each, to whose words products are added (x86 VNNI, AVX-512 BF16).
 
 Owns: which types have an instruction, and the text. Does not own: tile registers (tiles.py), where elements stand (core/ir/fragments.py).
 
-Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD; Intel Architecture Instruction Set Extensions,
-VPDPB[SU,UU,SS]D. A lane of int32 takes in the products of its four bytes, exact, and wraps; VPDPBUSD takes a first factor without a
-sign and a second one with a sign.
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD, VDPBF16PS; Intel Architecture Instruction Set
+Extensions, VPDPB[SU,UU,SS]D. A lane of int32 takes in the products of its four bytes, exact, and wraps; VPDPBUSD takes a first factor
+without a sign and a second one with a sign. A lane of float32 takes in those of its two bfloat16; denormal numbers are 0, read and
+written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from proofgrad.backends.llvm.dialect import ByteDot
+from proofgrad.backends.llvm.dialect import WordDot
 from proofgrad.backends.llvm.memory import Position
+from proofgrad.backends.llvm.text import register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.machine.target import CompileError, TileUnit
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.fragments import fragments_of, square_of
 from proofgrad.core.ir.uop import UOp
 
-GROUP = 4  # bytes of a word
-PORTS = 2  # of an instruction a cycle
-_SIGNED, _UNSIGNED = dtypes.int8, dtypes.uint8
+# In a cycle: measured of Emerald Rapids, which does two multiply-adds of float32 then, and Zen 4, which does one.
+BRAIN_DOTS = 1
+_SIGNED, _UNSIGNED, _TOTAL = dtypes.int8, dtypes.uint8, dtypes.int32
 
 
-def byte_dots(has: Callable[[str], bool]) -> dict[tuple[DType, DType], ByteDot]:
+def word_dots(has: Callable[[str], bool]) -> dict[tuple[DType, DType], WordDot]:
     """The instruction for factors of rows and columns, in this order, of a processor by its features."""
-    found: list[ByteDot] = []
+    found: list[WordDot] = []
     if has("avx512vnni"):
-        found.append(ByteDot("avx512.vpdpbusd.512", 16, _UNSIGNED, _SIGNED))
+        found.append(WordDot("avx512.vpdpbusd.512", 16, _UNSIGNED, _SIGNED, _TOTAL))
     elif has("avxvnni"):
-        found.append(ByteDot("avx512.vpdpbusd.256", 8, _UNSIGNED, _SIGNED))
+        found.append(WordDot("avx512.vpdpbusd.256", 8, _UNSIGNED, _SIGNED, _TOTAL))
     if has("avxvnniint8"):
         found += [
-            ByteDot("avx2.vpdpbssd.256", 8, _SIGNED, _SIGNED),
-            ByteDot("avx2.vpdpbuud.256", 8, _UNSIGNED, _UNSIGNED),
+            WordDot("avx2.vpdpbssd.256", 8, _SIGNED, _SIGNED, _TOTAL),
+            WordDot("avx2.vpdpbuud.256", 8, _UNSIGNED, _UNSIGNED, _TOTAL),
         ]
+    if has("avx512bf16"):
+        types = dtypes.bfloat16, dtypes.bfloat16, dtypes.float32
+        found.append(
+            WordDot("avx512bf16.dpbf16ps.512", 16, *types, most_a_cycle=BRAIN_DOTS, flushes=True)
+        )
     made = {}
     for dot in found:
         made[dot.first, dot.second] = made[dot.second, dot.first] = dot
     return made
 
 
-def units_of_dots(dots: Mapping[tuple[DType, DType], ByteDot]) -> tuple[TileUnit, ...]:
+def units_of_dots(
+    dots: Mapping[tuple[DType, DType], WordDot], multiply_adds_a_cycle: int
+) -> tuple[TileUnit, ...]:
     """Units that keep a matrix of as many rows as a vector has words, all of which fit the registers."""
-    return tuple(
-        [
-            TileUnit(*types, dtypes.int32, dot.words, 1, GROUP, dot.words // PORTS, sums=1)
-            for types, dot in dots.items()
-        ]
-    )
+    found = []
+    for types, dot in dots.items():
+        cycles = dot.words // min(dot.most_a_cycle, multiply_adds_a_cycle)
+        unit = TileUnit(*types, dot.total, dot.words, 1, dot.group, cycles, 1, dot.flushes)
+        found.append(unit)
+    return tuple(found)
 
 
 def write_product_of_vectors(
@@ -62,13 +71,15 @@ def write_product_of_vectors(
     square, parts = square_of(node), fragments_of(node)
     (row,) = parts.rows
     types = row.dtype.scalar, parts.column.dtype.scalar
-    dot = writer.dialect.byte_dots.get(types)
-    if dot is None or square is None or (square.side, square.steps) != (dot.words, GROUP):
+    dot = writer.dialect.word_dots.get(types)
+    if dot is None or square is None or (square.side, square.steps) != (dot.words, dot.group):
         raise CompileError(f"no instruction multiplies matrices of {types[0]!r} and {types[1]!r}")
-    count = dot.words
-    words, whole = f"<{count} x i32>", f"<{count * count} x i32>"
-    own = f"<{count * GROUP} x i8>"
-    in_words = writer.let(f"bitcast {own} {factors[1]} to {words}")
+    count, sums = dot.words, register_type(dot.total)
+    words, kind, whole = f"<{count} x i32>", f"<{count} x {sums}>", f"<{count * count} x {sums}>"
+    held = register_type(parts.column.dtype)
+    own = f"<{parts.column.dtype.lanes} x bfloat>" if dot.flushes else held
+    in_words = writer.let(f"bitcast {held} {factors[1]} to {words}")
+    column = writer.let(f"bitcast {held} {factors[0]} to {own}")
     results = []
     for number in range(count):
         lanes = _order([number * count + k for k in range(count)])
@@ -80,12 +91,13 @@ def write_product_of_vectors(
             word = writer.let(f"extractelement {words} {in_words}, i64 {number}")
         spread = writer.splat(word, dtypes.int32.vec(count))
         spread = writer.let(f"bitcast {words} {spread} to {own}")
-        both = (spread, factors[0]) if types[0] is dot.first else (factors[0], spread)
-        operands = f"{words} {total}, {own} {both[0]}, {own} {both[1]}"
-        results.append(writer.let(f"call {words} @llvm.x86.{dot.name}({operands})"))
+        # The second factor is read from memory and spread by the instruction itself.
+        both = (column, spread) if types[0] is dot.second else (spread, column)
+        operands = f"{kind} {total}, {own} {both[0]}, {own} {both[1]}"
+        results.append(writer.let(f"call {kind} @llvm.x86.{dot.name}({operands})"))
     lanes_each = count
     while len(results) > 1:
-        kind, order = f"<{lanes_each} x i32>", _order(range(2 * lanes_each))
+        kind, order = f"<{lanes_each} x {sums}>", _order(range(2 * lanes_each))
         results = [
             writer.let(f"shufflevector {kind} {one}, {kind} {other}, {order}")
             for one, other in zip(results[::2], results[1::2], strict=True)

@@ -24,9 +24,10 @@ from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, tile_units
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-# To put a vector into a table that is filled in the order in which memory lies, or in another (measured: Sapphire Rapids); to
-# store a row of results.
-COPY_CYCLES, ORDER_CYCLES, STORE_CYCLES = 8.0, 16.0, 2.0
+# To put 64 bytes into a table that is filled in the order in which memory lies, or in another (measured: Sapphire Rapids), or what is as
+# short as a word (1.1 to 3.2 of Zen 4); to store a row of results.
+COPY_CYCLES, ORDER_CYCLES, WORD_CYCLES, STORE_CYCLES = 8.0, 16.0, 2.0, 2.0
+LINE_BYTES = 64
 
 
 def unit_of(product: GroupProduct, target: Target) -> TileUnit | None:
@@ -183,11 +184,12 @@ def _tables(product: GroupProduct, unit: TileUnit, made: Matrices) -> list[_Tabl
 def _with_tables(product: GroupProduct, unit: TileUnit, made: Matrices, target: Target) -> float:
     """Cycles of the unit, and of filling its tables."""
     cycles = _cycles(product, unit, made)
+    part = unit.groups * unit.group * unit.rows.itemsize / LINE_BYTES
     for table in _tables(product, unit, made):
         if table.lies_in_order:
-            cycles += table.vectors * COPY_CYCLES
+            cycles += table.vectors * max(WORD_CYCLES, part * COPY_CYCLES)
         elif table.lies_across:
-            cycles += table.vectors * ORDER_CYCLES
+            cycles += table.vectors * max(WORD_CYCLES, part * ORDER_CYCLES)
         else:  # each element is gathered
             cycles += table.elements * target.core.copy_cycles
         if table.nbytes > target.room_bytes:
