@@ -284,6 +284,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "mma": lambda a: (a.node(), a.nodes(a.after("along")), *a.items()),
     "mma_in_item": lambda a: (a.node(), *a.nodes(a.after("along")), *a.made()),
     "merge": lambda a: a.nodes(a.first()),
+    "offset_factor": lambda a: (a.node(), *a.numbers("by")),
     "own_loops": lambda a: (a.nodes(a.after("along")) if " along " in a.text else (),),
     "one_reduction": lambda a: a.nodes(a.first()),
     "pair": lambda a: (a.node(), *a.nodes(a.after("along"))),

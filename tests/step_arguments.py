@@ -265,6 +265,12 @@ def for_pair(graph: UOp) -> Iterator[Arguments]:
             yield _call(node, loop)
 
 
+def for_offset_factor(graph: UOp) -> Iterator[Arguments]:
+    for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
+        for place in (0, 1, 2) if node.op is Ops.REDUCE else (0,):
+            yield _call(node, place)
+
+
 def for_mma(graph: UOp) -> Iterator[Arguments]:
     outputs = [x for x in loops_in(graph) if x.arg[1] is AxisRole.LOOP]
     for memory in [n for n in graph.toposort() if n.op is Ops.LOCAL_BUFFER]:
@@ -399,4 +405,5 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "read_inside": for_each_node,
     "unmask": for_each_node,
     "pair": for_pair,
+    "offset_factor": for_offset_factor,
 }

@@ -65,6 +65,7 @@ SMALL = (
     "split_index_set",
     "align",
     "pair",
+    "offset_factor",
     "reduce_in_parts",
     "reduce_inside",
     "prefix_in_blocks",

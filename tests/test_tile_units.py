@@ -25,7 +25,11 @@ from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.machine.target import CompileError, Source, Target, TileUnit
 from proofgrad.core.compile.nests.kernel_schedule import NO_MATRICES, Schedule
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.plan.plan import Kernel
+from proofgrad.core.compile.schedule.matrices import way_of
+from proofgrad.core.compile.schedule.shared_tiles import find_product
 from proofgrad.core.compile.steps.mma_in_item import tile_units
 from proofgrad.core.compile.tune.search_space import neighbours
 from proofgrad.core.ir.dtypes import DType
@@ -66,6 +70,15 @@ class Tight(Tiles):
     target = replace(Tiles.target, cache_bytes=1 << 9)
 
 
+class Mixed(Tiles):
+    """The unit takes one factor with a sign and one without."""
+
+    name = "MIXED"
+    target = replace(
+        Tiles.target, matrix_units=tuple([x for x in SMALL if x.rows is not x.columns])
+    )
+
+
 # Tables cost so little that a small product is multiplied by the unit.
 EAGER = replace(Tiles.target, core=Core(launch_cycles=0))
 
@@ -86,6 +99,7 @@ def _here_or_absent(name: str) -> CpuBackend | AbsentCpu:
 
 Device.register("TILES", Tiles)
 Device.register("TIGHT", Tight)
+Device.register("MIXED", Mixed)
 Device.register("AMX", lambda: Absent("sapphirerapids"))
 Device.register("VNNI", lambda: _here_or_absent("icelake-server"))
 
@@ -268,12 +282,59 @@ def test_a_vector_of_words_takes_a_row(
     assert len(re.findall(instruction, told.out + told.err)) == count
 
 
-def test_two_signs_go_by_pairs_where_no_instruction_takes_them() -> None:
+def test_an_instruction_of_vnni_takes_one_factor_with_a_sign_and_one_without() -> None:
     units = Absent("icelake-server").target.matrix_units
     assert {(unit.rows, unit.columns) for unit in units if isinstance(unit, TileUnit)} == {
         BYTES,
         BYTES[::-1],
     }
+
+
+@pytest.mark.parametrize("kind", BYTES, ids=repr)
+@pytest.mark.parametrize("sizes", [*SIZES, (12, 257, 9), (9, 6, 31)], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+def test_two_factors_of_one_kind_are_exact_where_the_unit_takes_one_of_each(
+    sizes: tuple[int, int, int], kind: DType, turned: bool
+) -> None:
+    rows, steps, columns = sizes
+    a, b = numbers(kind, rows, steps), numbers(kind, steps, columns)
+    given = Tensor(b.T.copy() if turned else b, device="MIXED").realize()
+    x = Tensor(a, device="MIXED").realize()
+    with Context(CHOICES="matrices=1x1"):
+        result = x.matmul(given.T if turned else given, dtype=dtypes.int32).realize()
+    np.testing.assert_array_equal(result.numpy(), exact(a, b))
+    assert multiplies_matrices() or min(sizes) == 1
+
+
+@pytest.mark.parametrize("kind", BYTES, ids=repr)
+@pytest.mark.parametrize("sizes", [(17, 70, 19), (64, 64, 64), (3, 2, 33, 5, 50)], ids=str)
+def test_vectors_of_words_multiply_bytes_of_one_kind(sizes: tuple[int, ...], kind: DType) -> None:
+    """VPDPBUSD takes the second factor with 128 added, or taken off, and the product of a batch, too."""
+    processor = processor_named("icelake-server")
+    if processor.missing:
+        pytest.skip(processor.missing)
+    *batch, rows, steps, columns = sizes
+    a, b = numbers(kind, *batch, rows, steps), numbers(kind, *batch, steps, columns)
+    with Context(CHOICES="matrices=1x1"):
+        results = [product("VNNI", a, b).realize() for _ in range(2)]
+    for result in results:
+        np.testing.assert_array_equal(result.numpy(), exact(a, b))
+
+
+def test_the_factor_beside_which_less_is_to_be_summed_gets_the_other_type() -> None:
+    for rows, columns in ((64, 256), (256, 64)):
+        x, y = [
+            Tensor(numbers(dtypes.int8, *shape), device="MIXED").realize()
+            for shape in ((rows, 64), (64, columns))
+        ]
+        kernel = kernel_of(lambda x=x, y=y: x.matmul(y, dtype=dtypes.int32))
+        found = find_product(kernel)
+        assert found is not None
+        way = way_of(found, Mixed.target)
+        assert way is not None
+        beside = found.row_factor if way.offset is found.column_factor else found.column_factor
+        assert way.offset is not None and way.offset is not beside
+        assert {size_of(x) for x in loops_of(beside)} == {min(rows, columns), 64}
 
 
 # -- bfloat16 -------------------------------------------------------------------------------------
@@ -471,15 +532,16 @@ def test_each_unit_of_bytes_is_a_tile() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(8, 16, 8), (9, 17, 7)], ids=str)
+@pytest.mark.parametrize("device", ["TILES", "MIXED"])
 def test_the_solver_shows_all_of_a_product(
-    sizes: tuple[int, int, int], capfd: pytest.CaptureFixture[str]
+    sizes: tuple[int, int, int], device: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows, steps, columns = sizes
     result = product(
-        "TILES", numbers(dtypes.int8, rows, steps), numbers(dtypes.int8, steps, columns)
+        device, numbers(dtypes.int8, rows, steps), numbers(dtypes.int8, steps, columns)
     )
     capfd.readouterr()
-    with schedule("matrices=2x1"), Context(PROVE=1, PLANS=0), compile_only():
+    with Context(PROVE=1, PLANS=0, CHOICES="matrices=2x1"), compile_only():
         result.realize()
     told = capfd.readouterr().err
     assert "none unknown" in told and "NOT COVERED" not in told, told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_tile_units import EMITTED, Tiles, multiplies_matrices, needs_unit, numbers
+from test_tile_units import BYTES, EMITTED, Tiles, multiplies_matrices, needs_unit, numbers
 from test_warp_tiles import kernel_of
 
 from proofgrad import Context, Tensor, dtypes, schedule
@@ -12,6 +12,7 @@ from proofgrad.backends.llvm.tiles import units_of_bytes
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Matrices, Schedule
 from proofgrad.core.compile.schedule.matrices import choose_matrices, ways_of_matrices
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 
@@ -60,6 +61,24 @@ def test_a_convolution_of_bytes_is_exact(
     )
     for one in found:
         np.testing.assert_array_equal(one, expected)
+
+
+@pytest.mark.parametrize("wanted", ["1x2/lines", "2x1"])
+@pytest.mark.parametrize("kind", BYTES, ids=repr)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_images_and_filters_of_one_kind_are_exact_where_the_unit_takes_one_of_each(
+    shape: tuple[tuple[int, ...], int, int, int, int], kind: DType, wanted: str
+) -> None:
+    """What is padded is 0 before 128 is added, and the sum of the filter takes all of that off."""
+    images, filters, size, padding, stride = shape
+    x, w = numbers(kind, *images), numbers(kind, filters, images[1], size, size)
+    given, weights = [Tensor(one, device="MIXED").realize() for one in (x, w)]
+    result = given.conv2d(weights, padding=padding, stride=stride, dtype=dtypes.int32)
+    with Context(CHOICES=f"matrices={wanted}", PLANS=0):
+        found = result.realize().numpy()
+    assert multiplies_matrices()
+    windows = windows_of(x, size, padding, stride)
+    np.testing.assert_array_equal(found, np.einsum("nchwij,ocij->nohw", windows, w.astype("int32")))
 
 
 @pytest.mark.parametrize("wanted", ["1x2/lines", "2x2"])

@@ -38,6 +38,7 @@ SELDOM = {
     "unmask": 40,
     "merge": 40,
     "pair": 40,
+    "offset_factor": 40,
     "lanes": 40,
     "extend": 40,
     "shorten": 400,

@@ -30,6 +30,7 @@ ORDER = (
         "align",
         "split_index_set",
         "pair",
+        "offset_factor",
         "scatter",
         "sum_in_memory",
         "merge",

@@ -29,6 +29,7 @@ from proofgrad.verify.kernels.reduction_forms import (
     is_masked,
     is_nested,
     is_written_out,
+    offset_sum,
     with_inner_sums,
     written_out,
 )
@@ -138,6 +139,10 @@ class Matcher:
             return self._accesses(before, after, given) if self.computes(before) else difference
         if before.op is Ops.REDUCE and self._is_in_parts(before, after, given):
             return None
+        if before.op is Ops.REDUCE and (offset := offset_sum(after)) is not None:
+            return self.value(offset.wanted, offset.beside, given) or self.value(
+                before, offset.plain, given
+            )
         difference = self._operands(before, after, given)
         if difference is None:
             return None

@@ -6,11 +6,20 @@ combined (kernels/match.py), reductions over parts of the iterations (kernels/un
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernels.linear_sums import linear_form
 from proofgrad.verify.kernels.questions import all_of
 from proofgrad.verify.kernels.terms import loop_size
+
+# From a byte with a sign, or without, to the one of the other kind whose number is so far above it, as a machine that wraps adds it.
+DISTANCES: dict[tuple[DType, DType], int] = {
+    (dtypes.int8, dtypes.uint8): 128,
+    (dtypes.uint8, dtypes.int8): -128,
+}
 
 
 def combined_by(op: Ops, node: UOp) -> list[UOp]:
@@ -109,6 +118,49 @@ def in_one(total: UOp) -> UOp:
         inner = total.src[0]
         total = total.replace(src=(inner.src[0], *inner.src[1:], *total.src[1:]))
     return total
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSum:
+    """sum[k]((a + d) * b) + sum[j](y) * -d of bytes: `plain` is sum[k](a * b), and equal to it if `wanted`, sum[k](b), is `beside`, sum[j](y)."""
+
+    plain: UOp
+    wanted: UOp
+    beside: UOp
+
+
+def offset_sum(node: UOp) -> OffsetSum | None:
+    """A value as such a sum, where it is written as one."""
+    if node.op is not Ops.ADD or not node.dtype.is_int:
+        return None
+    for total, off in (node.src, node.src[::-1]):
+        is_sum = total.op is Ops.REDUCE and total.arg is Ops.ADD and total.src[0].op is Ops.MUL
+        if not is_sum or off.op is not Ops.MUL or off.src[1].op is not Ops.CONST:
+            continue
+        one, two = total.src[0].src
+        for factor, other in ((one, two), (two, one)):
+            if (byte := _at_distance(factor, -off.src[1].arg)) is not None:
+                mask, number = byte
+                beside = mask.where(other, other.const_like(0)) if mask is not None else other
+                plain = total.with_src((number * beside, *total.src[1:]))
+                return OffsetSum(plain, total.with_src((beside, *total.src[1:])), off.src[0])
+    return None
+
+
+def _at_distance(factor: UOp, distance: int) -> tuple[UOp | None, UOp] | None:
+    """Of a byte of one kind, that is one of the other kind at the distance, under a mask: the mask, and the number of the other one."""
+    if factor.op is not Ops.CAST:
+        return None
+    byte, mask = factor.src[0], None
+    if is_masked(byte):
+        mask, byte = byte.src[:2]
+    if byte.op is not Ops.ADD or byte.src[0].op is not Ops.CAST:
+        return None
+    other, added = byte.src[0].src[0], byte.src[1]
+    known = DISTANCES.get((other.dtype, byte.dtype))
+    if known != distance or added.op is not Ops.CONST or added.arg != distance:
+        return None
+    return mask, other.cast(factor.dtype)
 
 
 def by_stride(reduction: UOp) -> UOp:

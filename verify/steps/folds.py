@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proofgrad.core.compile.steps import carry, prefix_blocks, unroll
+from proofgrad.core.compile.steps import carry, offset_factor, prefix_blocks, unroll
 from proofgrad.core.compile.steps.clamp import brought
 from proofgrad.core.compile.steps.scatter import nearest_between
 from proofgrad.core.compile.steps.split import split_law
@@ -22,6 +22,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.steps.claims import Claim, World
 
+BYTES = 256  # numbers of 8 bits
 MOST_COPIES = 130  # of a body that is written out, in the claim that runs it
 
 
@@ -272,6 +273,31 @@ def mask_of_one_factor(world: World) -> None:
         world.suppose(other == 0)
     found = unmasked(mask, _where(mask, one), other, 0)
     world.claim("the same term", found == _where(mask, one * other))
+
+
+def other_byte(world: World) -> None:
+    """What the machine makes of a byte, in the type with a sign or without, is the number at the distance."""
+    for low, (kind, distance) in [(kind.lo, to) for kind, to in offset_factor.OTHER.items()]:
+        byte, first = world.number("a", low, low + BYTES), kind.lo
+        found = _wrapped(offset_factor.moved(_wrapped(byte, first), distance), first)
+        world.claim(f"of {kind.name}", found == byte + distance)
+
+
+def _wrapped(number: Any, low: int) -> Any:
+    """The byte of a type from `low` on that a machine has for a number."""
+    return (number - low) % BYTES + low
+
+
+def offset_taken_off(world: World) -> None:
+    """The sum with a factor at a distance, without that many times the other factor, takes in the product itself."""
+    total, beside = world.number("sum of (a + d) * b"), world.number("sum of b")
+    one, other = world.number("a"), world.number("b")
+    for _, distance in offset_factor.OTHER.values():
+        before = offset_factor.restored(total, beside, distance)
+        more = offset_factor.restored(total + (one + distance) * other, beside + other, distance)
+        nothing = offset_factor.restored(0, 0, distance)
+        world.claim(f"from nothing, by {distance}", nothing == 0)
+        world.claim(f"one more, by {distance}", more == before + one * other)
 
 
 def left_as_it_was(world: World) -> None:

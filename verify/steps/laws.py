@@ -453,6 +453,15 @@ LAWS: dict[str, Law] = {
         "the sum is of int32, its factors are converted from types that fit 16 bits with sign; the loop has two iterations"
         " and is not the only one; DOT is by its meaning that of the halves",
     ),
+    "offset_factor": Law(
+        {
+            "a byte of the other type is at the distance": folds.other_byte,
+            "what is added is taken off": folds.offset_taken_off,
+        }
+        | _ONCE,
+        "the sum is of int32, the factor converted from int8 or uint8; its loops run in order; sums and products of machine"
+        " integers are the mathematical ones, modulo",
+    ),
     "narrow_lanes": Law(
         {
             "what fits is what the machine counts": programs.in_width,

@@ -21,6 +21,8 @@ from proofgrad.core.compile.schedule.shared_tiles import GroupProduct, find_prod
 from proofgrad.core.compile.schedule.threads import shares_work
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS
 from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, tile_units
+from proofgrad.core.compile.steps.offset_factor import OTHER
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -39,6 +41,35 @@ def unit_of(product: GroupProduct, target: Target) -> TileUnit | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """By which unit a product may go; the factor of bytes that gets the other type first, if one does (steps/offset_factor.py)."""
+
+    unit: TileUnit
+    offset: UOp | None = None
+
+
+def way_of(product: GroupProduct, target: Target) -> Way | None:
+    """As they are, or else with the factor in the other type beside which less is to be summed."""
+    if (unit := unit_of(product, target)) is not None:
+        return Way(unit)
+    factors = product.row_factor, product.column_factor
+    if product.reduction.dtype is not dtypes.int32 or not all([_is_byte(x) for x in factors]):
+        return None
+    types = [factor.src[0].dtype for factor in factors]
+    _, rows, columns, _ = product.sizes
+    for place in (1, 0) if rows < columns else (0, 1):
+        taken = [OTHER[kind][0] if k == place else kind for k, kind in enumerate(types)]
+        for unit in tile_units(target.matrix_units):
+            if [unit.rows, unit.columns, unit.total] == [*taken, dtypes.int32]:
+                return Way(unit, factors[place])
+    return None
+
+
+def _is_byte(factor: UOp) -> bool:
+    return factor.op is Ops.CAST and factor.src[0].dtype in OTHER
+
+
 def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule | None:
     """The schedule of a product by a unit; None: it is not multiplied so."""
     if not tile_units(target.matrix_units) or override.tiled is False:
@@ -49,9 +80,10 @@ def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule
     around = len(product.others) + 3  # with rows, and columns in two parts
     if max(around, *[len(loops) for loops in sides]) > MOST_LOOPS:
         return None
-    unit = unit_of(product, target)
-    if unit is None or not _may_be_unmasked(product, unit):
+    way = way_of(product, target)
+    if way is None or not _may_be_unmasked(product, way):
         return None
+    unit = way.unit
     asked = override.rows, override.columns, override.tile, override.staged, override.blocks
     is_other = any([x is not None for x in asked]) or bool(override.reduction_block)
     if override.matrices is None and is_other:
@@ -60,7 +92,7 @@ def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule
     is_cut_too_often = made.lines and len(product.columns) >= MOST_LOOPS
     if made.rows * made.columns > unit.sums or is_cut_too_often:
         return None
-    if override.matrices is None and not _pays(product, unit, made, target):
+    if override.matrices is None and not _pays(product, way, made, target):
         return None
     vectors = int(_cycles(product, unit, made)) * target.lanes(unit.total)
     return Schedule(
@@ -76,8 +108,8 @@ def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule
 def ways_of_matrices(kernel: UOp, target: Target) -> list[Matrices]:
     """All that may be tried for a kernel."""
     product = find_product(kernel)
-    unit = None if product is None else unit_of(product, target)
-    return [] if product is None or unit is None else _ways(product, unit)
+    way = None if product is None else way_of(product, target)
+    return [] if product is None or way is None else _ways(product, way.unit)
 
 
 def _ways(product: GroupProduct, unit: TileUnit) -> list[Matrices]:
@@ -106,14 +138,15 @@ def turns_of_columns(columns: int, steps: int, unit: TileUnit, at_once: int, tar
     return -(-turns // blocks)
 
 
-def _may_be_unmasked(product: GroupProduct, unit: TileUnit) -> bool:
+def _may_be_unmasked(product: GroupProduct, way: Way) -> bool:
     """Whether steps beyond the end of the sum add nothing: there are none, or loads are 0 there."""
-    is_whole = product.sizes[3] % (unit.groups * unit.group) == 0
-    factors = factors_of_unit(
-        (product.row_factor, product.column_factor), product.reduction.dtype, unit
-    )
-    assert factors is not None
-    return is_whole or all([x.op is Ops.LOAD for x in factors])
+    is_whole = product.sizes[3] % (way.unit.groups * way.unit.group) == 0
+    factors = [x for x in (product.row_factor, product.column_factor) if x is not way.offset]
+    return is_whole or all([_as_loaded(x).op is Ops.LOAD for x in factors])
+
+
+def _as_loaded(factor: UOp) -> UOp:
+    return factor.src[0] if factor.op is Ops.CAST else factor
 
 
 def _fastest(product: GroupProduct, unit: TileUnit, target: Target) -> Matrices:
@@ -133,9 +166,11 @@ def _loads(product: GroupProduct, unit: TileUnit, made: Matrices) -> tuple[float
     return high * wide * (1 + 1 / made.rows + 1 / made.columns), made.rows * made.columns
 
 
-def _pays(product: GroupProduct, unit: TileUnit, made: Matrices, target: Target) -> bool:
+def _pays(product: GroupProduct, way: Way, made: Matrices, target: Target) -> bool:
     """Whether the unit and the tables that it reads take fewer cycles than vectors do."""
-    by_unit = _with_tables(product, unit, made, target) + 2 * target.core.launch_cycles
+    unit, tables = way.unit, 2 if way.offset is None else 3
+    by_unit = _with_tables(product, unit, made, target) + tables * target.core.launch_cycles
+    by_unit += _cycles_beside(product, way, target)
     pairs = 2 if target.has_dot and unit.total.is_int else 1
     by_vectors = prod(product.sizes) / (pairs * target.multiply_adds(unit.total))
     for table in _tables(product, unit, made):
@@ -144,6 +179,15 @@ def _pays(product: GroupProduct, unit: TileUnit, made: Matrices, target: Target)
         if table.is_column and table.lies_across:  # vectors gather it, or copy
             by_vectors += table.elements * target.core.copy_cycles
     return bool(by_unit < by_vectors)
+
+
+def _cycles_beside(product: GroupProduct, way: Way, target: Target) -> float:
+    """To sum the factor beside the one that gets another type."""
+    if way.offset is None:
+        return 0.0
+    batch, rows, columns, steps = product.sizes
+    side = columns if way.offset is product.row_factor else rows
+    return batch * side * steps / target.lanes(way.unit.total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ def unmasked(mask: Any, one: Any, other: Any, nothing: Any) -> Any:
 
 def _under(mask: UOp, factor: UOp) -> UOp:
     """The factor where the mask holds, else 0: before it is converted."""
-    if factor.op in CONVERSIONS and factor.src[0].dtype.is_float and factor.dtype.is_float:
+    kinds = {x.is_float for x in (factor.dtype, factor.src[0].dtype)} if factor.src else set()
+    if factor.op in CONVERSIONS and len(kinds) == 1 and not factor.src[0].dtype.is_bool:
         return factor.with_src((_under(mask, factor.src[0]),))
     return mask.where(factor, factor.const_like(0))
 

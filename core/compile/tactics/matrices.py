@@ -23,17 +23,20 @@ from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Sche
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.matrices import (
     columns_lie_in_lines,
     tiles_along,
     turns_of_columns,
     unit_of,
+    way_of,
 )
-from proofgrad.core.compile.schedule.shared_tiles import runs_along
+from proofgrad.core.compile.schedule.shared_tiles import find_product, runs_along
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, mma_in_item, tile_units
+from proofgrad.core.compile.steps.offset_factor import offset_factor
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.stage import Digit, stage
@@ -45,6 +48,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[LoopNest, ...]:
     """The kernels that fill the tables of both factors, and the one that multiplies."""
+    sums, nest = _with_types_of_unit(nest, target)
     product, unit = product_of_unit(nest, target, unit_of)
     matrices = schedule.matrices
     assert matrices is not None
@@ -75,7 +79,26 @@ def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[
         )
         filling.append(fill)
     decided = replace(schedule, rows=row.arg[0], columns=column.arg[0])
-    return (*filling, nest.scheduled(decided))
+    return (*sums, *filling, nest.scheduled(decided))
+
+
+def _with_types_of_unit(nest: LoopNest, target: Target) -> tuple[tuple[LoopNest, ...], LoopNest]:
+    """The nest, of whose factors of bytes one gets the type that a unit takes; before it the one that sums what is beside it."""
+    product = find_product(nest.graph)
+    way = None if product is None else way_of(product, target)
+    if product is None or way is None or way.offset is None:
+        return (), nest
+    reduction = product.reduction
+    nest = offset_factor(nest, reduction, reduction.src[0].src.index(way.offset))
+    reductions = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    (beside,) = [n for n in reductions if n.src[1:] != reduction.src[1:]]
+    free = loops_of(beside)
+    loops = [x for x in output_loops(nest.graph) if x in free]
+    fill, nest = stage(
+        nest, beside, tuple([Digit(x, size_of(x), NewLoop(k)) for k, x in enumerate(loops)])
+    )
+    in_one = Schedule(reduction_block=0)  # the stage of blocks is over
+    return (fill.scheduled(choose_schedule(fill.graph, target, in_one)),), nest
 
 
 def _lines(
