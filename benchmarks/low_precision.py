@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/low_precision.py [--only TEXT ...] [--types float16 ...] [--rounds 1] [--no-torch] [--flush]
 
-A ratio above 1 means that ours is faster. PyTorch's products of bfloat16 and int8 use AMX, or AVX-512 BF16, where there is; ours of bfloat16 with --flush,
-which takes denormal numbers for 0, as PyTorch's do.
+A ratio above 1 means that ours is faster. PyTorch's products of bfloat16 and int8 use AMX, or AVX-512 BF16, where there is, for which denormal
+numbers are 0; ours of bfloat16 look first whether there are any, with --flush they don't.
 """
 
 from __future__ import annotations

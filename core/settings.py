@@ -34,7 +34,7 @@ MEANING: dict[str, str] = {
     "BEAM_SECONDS": "how long BEAM may search for one kernel; default 5",
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "WINO": "1: conv2d by Winograd's law of reals, where it saves half; not exact to the bit",
-    "FLUSH": "1: products of bfloat16 by units that take denormal numbers for 0 (AMX, AVX-512 BF16); not exact to the bit",
+    "FLUSH": "1: products of bfloat16 by units that take denormal numbers for 0 (AMX, AVX-512 BF16), also where some are; not exact to the bit",
     "TRANSCENDENTAL": "0: exp2 and log2 of float32 by the machine's own instruction, where it has one (CUDA); not the same bits everywhere",
     "ALLOW_TF32": "1: factors of products of float32 are rounded to 11 binary digits, as matrix units take them (CUDA); not exact to the bit",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",

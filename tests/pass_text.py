@@ -306,6 +306,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "stage": lambda a: (a.node(), a.digits()),
     "sum_in_memory": lambda a: (*a.numbers("by"), a.made()[0].number),
     "unmask": lambda a: (a.node(),),
+    "where_normal": lambda a: (a.node(),),
     "unroll": lambda a: (frozenset(a.nodes(a.first())),),
     "window": lambda a: (a.node(),),
 }

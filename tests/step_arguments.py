@@ -404,6 +404,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "mma_in_item": for_mma_in_item,
     "read_inside": for_each_node,
     "unmask": for_each_node,
+    "where_normal": for_each_node,
     "pair": for_pair,
     "offset_factor": for_offset_factor,
 }

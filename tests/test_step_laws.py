@@ -66,6 +66,7 @@ SMALL = (
     "align",
     "pair",
     "offset_factor",
+    "where_normal",
     "reduce_in_parts",
     "reduce_inside",
     "prefix_in_blocks",

@@ -149,13 +149,14 @@ def stored_by_the_first_kernel(result: Tensor) -> str:
     return repr(store.src[1].dtype).removesuffix(".vec(8)")
 
 
-@pytest.mark.parametrize(("flush", "stored"), [(1, "dtypes.bfloat16"), (0, "dtypes.float")])
-def test_padded_images_are_stored_as_the_unit_takes_them(flush: int, stored: str) -> None:
+@pytest.mark.parametrize("flush", [0, 1])
+def test_padded_images_are_stored_as_the_unit_takes_them(flush: int) -> None:
     x = Tensor(np.ones((1, 8, 12, 12), "float32"), device="TILES").cast(dtypes.bfloat16).realize()
     w = Tensor(np.ones((40, 8, 3, 3), "float32"), device="TILES").cast(dtypes.bfloat16).realize()
     EMITTED.clear()
     with Context(FLUSH=flush, PLANS=0):
-        assert stored_by_the_first_kernel(x.conv2d(w, padding=1)) == stored
+        stored = stored_by_the_first_kernel(x.conv2d(w, padding=1))
+    assert stored == "dtypes.bfloat16"
 
 
 def test_sampled_elements_of_a_convolution_in_lines_are_as_expected(

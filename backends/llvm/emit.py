@@ -19,7 +19,7 @@ from proofgrad.backends.llvm.memory import NONTEMPORAL, UNPREDICTABLE
 from proofgrad.backends.llvm.memory_printer import MemoryPrinter
 from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
 from proofgrad.backends.llvm.nontemporal import FENCE
-from proofgrad.backends.llvm.text import register_type
+from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.two_ways import TwoWays
 from proofgrad.core.compile.lowering.own_bytes import own_bytes
 from proofgrad.core.compile.lowering.program_facts import (
@@ -196,6 +196,9 @@ class _Printer(LoopPrinter, MemoryPrinter):
         if node.src[0].op is not Ops.CONST:
             scalar = self._register(node.src[0])
             is_vector = node.dtype.lanes > 1
+            if scalar == literal(True, node.src[0].dtype):
+                self.registers[node] = literal(True, node.dtype)
+                return
             self.registers[node] = self.writer.splat(scalar, node.dtype) if is_vector else scalar
 
     def horizontal(self, node: UOp) -> None:

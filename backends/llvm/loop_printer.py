@@ -58,7 +58,17 @@ class LoopPrinter(PrinterState):
                 if (ahead := self.filled_ahead.get(node)) is not None:
                     self._fill_first(node, ahead)
                 self._write(node)
+            if node in self.truths_of_all:
+                self._end_without(node)
             position = end
+
+    def _end_without(self, truth: UOp) -> None:
+        """Nothing is left to do where the truth does not hold."""
+        label = self.writer.fresh("asked")
+        self.writer.do(f"br i1 {self._register(truth)}, label %{label}, label %exit")
+        self.writer.begin_block(label)
+        self.registers[truth] = literal(True, truth.dtype)
+        self.has_exit = True
 
     def _left(self, masks: Sequence[UOp]) -> tuple[UOp, ...]:
         """The masks of which a loop around does not say that they hold."""

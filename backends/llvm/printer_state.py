@@ -26,6 +26,7 @@ from proofgrad.backends.llvm.skipping import (
     growing_masks,
     masks_of_lanes,
     skipped,
+    truths_of_all,
     unswitched,
     whole_choices,
 )
@@ -88,6 +89,8 @@ class PrinterState(ABC):
             prefetched(linear, dialect.target, self.nontemporal) if dialect.has_prefetch else {}
         )
         self.skipped = skipped(linear)
+        is_shared_out = dialect.target.work_items
+        self.truths_of_all = frozenset[UOp]() if is_shared_out else truths_of_all(linear)
         is_peeled = not dialect.target.work_items
         asks_loads = is_peeled and masks_are_vectors(dialect.target)
         self.unswitched = unswitched(linear, self.skipped, asks_loads)

@@ -33,6 +33,7 @@ from proofgrad.core.ir.op_names import (
     END,
     INDEX,
     MUL,
+    PARAM,
     RANGE,
     STORE,
     UPDATE,
@@ -61,6 +62,18 @@ def skipped(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
         else:
             inside.append(node)
     return found
+
+
+def truths_of_all(linear: UOp) -> Truths:
+    """The truths that memory holds, read before the first loop, without each of which no result is stored."""
+    stores = [n for n in linear.src if n.op is STORE and n.src[0].src[0].op is PARAM]
+    asked = [frozenset(parts_of_truths(store.src[0].src[2:])) for store in stores]
+    if not asked or not (found := asked[0].intersection(*asked[1:])):
+        return frozenset()
+    first = next(k for k, n in enumerate(linear.src) if n.op is RANGE or n.op is STORE)
+    read = by_data(linear)
+    before = [n for n in linear.src[:first] if n.dtype.lanes == 1 and n.op is not AND]
+    return frozenset([n for n in before if n in found and n in read])
 
 
 def unswitched(

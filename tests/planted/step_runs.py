@@ -39,6 +39,7 @@ SELDOM = {
     "merge": 40,
     "pair": 40,
     "offset_factor": 40,
+    "where_normal": 40,
     "lanes": 40,
     "extend": 40,
     "shorten": 400,

@@ -31,6 +31,7 @@ ORDER = (
         "split_index_set",
         "pair",
         "offset_factor",
+        "where_normal",
         "scatter",
         "sum_in_memory",
         "merge",

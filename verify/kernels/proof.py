@@ -62,6 +62,7 @@ from proofgrad.verify.kernels.terms import (
     width_limits,
 )
 from proofgrad.verify.kernels.text import show_term
+from proofgrad.verify.kernels.truths import by_truths
 from proofgrad.verify.kernels.waiting import what_races
 from proofgrad.verify.sampled.nesting import NotCovered, NotReadable
 from proofgrad.verify.sampled.values import assignments, shown_values, traces, variables_of
@@ -168,6 +169,9 @@ class _KernelProof:
         self.written: dict[int, int] = {}  # elements of a buffer, where memory is made for more
         self.whole: dict[UOp, UOp] = {}  # terms with all that is kept in its place
         self.left: numpy.ndarray | None = None  # which elements are left as they were
+        self.is_one_of_ways = (
+            False  # where a truth that memory holds is off all are left to another kernel
+        )
 
     def run(self, body: UOp, trace: Trace) -> None:
         try:
@@ -231,11 +235,13 @@ class _KernelProof:
         for part in several.src:
             stores = self._read(stage, part)
             memory = part.src[0].src[0].src[0]
-            if written[memory] > 1 and not any(w.changes_address or w.own_loops for w in stores):
+            self.is_one_of_ways = written[memory] > 1 and len(list(by_truths(stores))) > 1
+            is_part = written[memory] > 1 and not self.is_one_of_ways
+            if is_part and not any(w.changes_address or w.own_loops for w in stores):
                 self.left = self._left_to_others(stores, memory)
             self._writers(stage, stores)
             trace = self._follow(part, stores, trace, stages)
-            self.left = left
+            self.left, self.is_one_of_ways = left, False
         return trace
 
     def _left_to_others(self, stores: list[Written], memory: UOp) -> numpy.ndarray | None:
@@ -404,7 +410,12 @@ class _KernelProof:
         size = self.written.get(slot, size)
         if any(w.changes_address for w in stores):
             return  # what combines is compared iteration by iteration
-        stores = [w.once() for w in stores]
+        for case in by_truths([w.once() for w in stores]):
+            if case or not self.is_one_of_ways:
+                self._writers_of_case(stage, case, size)
+
+    def _writers_of_case(self, stage: Stage, stores: list[Written], size: int) -> None:
+        """The same of stores under no truth that memory holds."""
         if self._writes_each(stores, size):
             return
         if sum(prod(map(loop_size, w.loops)) for w in stores) > LARGEST_ENUMERATION:
@@ -455,6 +466,8 @@ class _KernelProof:
 
     def _writes_each(self, stores: list[Written], size: int) -> bool:
         """As many writes as elements, and one to every element: shown by the solver."""
+        if not stores:
+            return False
         element = row_major(
             digits_of_positions([w.store.src[0].src[1] for w in stores], size)
         ).term()

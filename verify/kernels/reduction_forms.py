@@ -134,6 +134,8 @@ def offset_sum(node: UOp) -> OffsetSum | None:
     if node.op is not Ops.ADD or not node.dtype.is_int:
         return None
     for total, off in (node.src, node.src[::-1]):
+        if total.op is Ops.REDUCE:
+            total = in_one(total)
         is_sum = total.op is Ops.REDUCE and total.arg is Ops.ADD and total.src[0].op is Ops.MUL
         if not is_sum or off.op is not Ops.MUL or off.src[1].op is not Ops.CONST:
             continue

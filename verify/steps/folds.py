@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proofgrad.core.compile.steps import carry, offset_factor, prefix_blocks, unroll
+from proofgrad.core.compile.steps import carry, offset_factor, prefix_blocks, unroll, where_normal
 from proofgrad.core.compile.steps.clamp import brought
 from proofgrad.core.compile.steps.scatter import nearest_between
 from proofgrad.core.compile.steps.split import split_law
@@ -298,6 +298,49 @@ def offset_taken_off(world: World) -> None:
         nothing = offset_factor.restored(0, 0, distance)
         world.claim(f"from nothing, by {distance}", nothing == 0)
         world.claim(f"one more, by {distance}", more == before + one * other)
+
+
+def smallest_exponent(world: World) -> None:
+    """The largest gap of some numbers is that of one whose stored exponent is the smallest, of those that are not 0."""
+    exponent = world.number("exponent", 0, where_normal.NUMBERS // 2 // where_normal.FRACTIONS)
+    fraction = world.number("fraction", 0, where_normal.FRACTIONS)
+    magnitude = exponent * where_normal.FRACTIONS + fraction
+    gap = where_normal.gap_of(magnitude) % where_normal.NUMBERS
+    largest = world.number("largest gap", 0, where_normal.NUMBERS)
+    world.suppose(gap <= largest)
+    if magnitude == 0:
+        world.claim("0 has no gap", gap == 0)
+    else:
+        world.claim("its own exponent", where_normal.exponent_of(gap) == exponent)
+        world.claim("none is smaller", where_normal.exponent_of(largest) <= exponent)
+
+
+def not_denormal(world: World) -> None:
+    """Products of numbers with such exponents are multiples of the smallest normal number, and so are sums of them, rounded or not."""
+    least, beside = world.number("p"), world.number("q")
+    one, other = world.number("exponent"), world.number("other exponent")
+    world.suppose(least <= one)
+    world.suppose(beside <= other)
+    digit = where_normal.BIAS + where_normal.DIGITS
+    if where_normal.is_normal(least, beside):
+        world.claim("a factor is not denormal", one >= 1)
+        world.claim("the other is not", other >= 1)
+        last = (one - digit) + (other - digit)
+        world.claim("no digit of the product is below", last >= where_normal.LEAST)
+    step, before, more = world.number("step", 1), world.number("sum"), world.number("product")
+    world.claim("a sum of multiples is one", step * before + step * more == step * (before + more))
+    if before != 0 and before > 0:
+        world.claim("and not below the step", step * before >= step)
+    if before < 0:
+        world.claim("nor above its opposite", step * before <= -step)
+
+
+def one_of_two_ways(world: World) -> None:
+    """Each result is stored by one of two nests, the other of which stores nothing, with what it is."""
+    truth, value, old = world.number("c", 0, 2), world.number("value"), world.number("before")
+    first = value if truth == 1 else old
+    second = value if truth == 0 else first
+    world.claim("what it is", second == value)
 
 
 def left_as_it_was(world: World) -> None:

@@ -462,6 +462,17 @@ LAWS: dict[str, Law] = {
         "the sum is of int32, the factor converted from int8 or uint8; its loops run in order; sums and products of machine"
         " integers are the mathematical ones, modulo",
     ),
+    "where_normal": Law(
+        {
+            "the smallest exponent is found": folds.smallest_exponent,
+            "no product is denormal, nor a sum": folds.not_denormal,
+            "one way stores": folds.one_of_two_ways,
+        }
+        | _ONCE,
+        "one sum of products of float32, whose factors are loads of bfloat16; one store, of results that nothing was said of; a number of"
+        " bfloat16 is a multiple of 2**(e - 134) where its stored exponent e is not 0, and what a sum is rounded to has the digits that"
+        " it had, or fewer",
+    ),
     "narrow_lanes": Law(
         {
             "what fits is what the machine counts": programs.in_width,

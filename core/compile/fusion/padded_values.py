@@ -45,7 +45,7 @@ def _unit_takes(pad: UOp, consumers: Consumers, target: Target) -> bool:
     """Whether a matrix unit of a core multiplies a padded value, in sums as long as its matrices: those of fewer steps go by vectors."""
     depths = [
         unit.groups * unit.group
-        for unit in tile_units(target.matrix_units)
+        for unit in tile_units((*target.matrix_units, *target.units_of_normals))
         if pad.dtype in (unit.rows, unit.columns)
     ]
     if not depths:

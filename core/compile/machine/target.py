@@ -70,7 +70,9 @@ class TileUnit:
     group: int
     cycles: int
     sums: int  # matrices of results that it keeps
-    flushes: bool = False  # denormal numbers count as 0: it is used where that is asked for alone
+    flushes: bool = (
+        False  # denormal numbers count as 0: it is used where that is asked for, or there are none
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class Target:
     )
     warp_items: int = 0  # of a group, that exchange what they hold without memory; 0: none do
     matrix_units: tuple[MatrixUnit | TileUnit, ...] = ()  # of warps, or of cores
+    # Those for which denormal numbers are 0, where that is not asked for: for products of which none is denormal.
+    units_of_normals: tuple[TileUnit, ...] = ()
     copies_ahead: bool = (
         False  # items go on while what they copy into memory of a group is on its way
     )
@@ -138,15 +142,20 @@ class Target:
         return max(1, min(self.most_lanes, self.vector_bytes // dtype.itemsize))
 
     def as_asked(self, flushes: bool, approximates: bool) -> Target:
-        """The machine as it may be used: without units for which denormal numbers are 0, and without functions that are
-        approximate, unless that is asked for.
+        """The machine as it may be used: without units for which denormal numbers are 0, but for numbers of which none is, and
+        without functions that are approximate, unless that is asked for.
         """
         units = [x for x in self.matrix_units if not (isinstance(x, TileUnit) and x.flushes)]
         kept = self.matrix_units if flushes else tuple(units)
         functions = self.approximate if approximates else frozenset[Ops]()
         if (kept, functions) == (self.matrix_units, self.approximate):
             return self
-        return _with(self, kept, functions)
+        others = [x for x in self.matrix_units if isinstance(x, TileUnit) and x not in kept]
+        return _with(self, kept, tuple(others), functions)
+
+    def for_normals(self) -> Target:
+        """The machine as it may be used for products of which none is denormal, nor a sum of them."""
+        return _with(self, (*self.matrix_units, *self.units_of_normals), (), self.approximate)
 
     def local_bytes_of(self, groups: int) -> int:
         """Of memory of a group, as much as leaves room for so many groups on a unit at once.
@@ -184,9 +193,12 @@ class Target:
 
 @functools.lru_cache(maxsize=16)  # the compiler asks for each kernel
 def _with(
-    target: Target, units: tuple[MatrixUnit | TileUnit, ...], functions: frozenset[Ops]
+    target: Target,
+    units: tuple[MatrixUnit | TileUnit, ...],
+    of_normals: tuple[TileUnit, ...],
+    functions: frozenset[Ops],
 ) -> Target:
-    return replace(target, matrix_units=units, approximate=functions)
+    return replace(target, matrix_units=units, units_of_normals=of_normals, approximate=functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from proofgrad.core.compile.schedule.threads import shares_work
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS
 from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, tile_units
 from proofgrad.core.compile.steps.offset_factor import OTHER
+from proofgrad.core.compile.steps.where_normal import memories_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -30,6 +31,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 # short as a word (1.1 to 3.2 of Zen 4); to store a row of results.
 COPY_CYCLES, ORDER_CYCLES, WORD_CYCLES, STORE_CYCLES = 8.0, 16.0, 2.0, 2.0
 LINE_BYTES = 64
+OPERATIONS_OF_GAPS = 4  # on a vector, to find how small its numbers are
 
 
 def unit_of(product: GroupProduct, target: Target) -> TileUnit | None:
@@ -43,16 +45,23 @@ def unit_of(product: GroupProduct, target: Target) -> TileUnit | None:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """By which unit a product may go; the factor of bytes that gets the other type first, if one does (steps/offset_factor.py)."""
+    """By which unit a product may go; the factor of bytes that gets the other type first, if one does (steps/offset_factor.py).
+
+    `of_normals`: only where no product, and no sum of them, is denormal (steps/where_normal.py).
+    """
 
     unit: TileUnit
     offset: UOp | None = None
+    of_normals: bool = False
 
 
 def way_of(product: GroupProduct, target: Target) -> Way | None:
     """As they are, or else with the factor in the other type beside which less is to be summed."""
     if (unit := unit_of(product, target)) is not None:
         return Way(unit)
+    if target.units_of_normals and memories_of(product.reduction) is not None:
+        unit = unit_of(product, target.for_normals())
+        return None if unit is None else Way(unit, of_normals=True)
     factors = product.row_factor, product.column_factor
     if product.reduction.dtype is not dtypes.int32 or not all([_is_byte(x) for x in factors]):
         return None
@@ -66,13 +75,18 @@ def way_of(product: GroupProduct, target: Target) -> Way | None:
     return None
 
 
+def has_units(target: Target) -> bool:
+    """Whether cores multiply matrices, all or some of them."""
+    return bool(target.units_of_normals or tile_units(target.matrix_units))
+
+
 def _is_byte(factor: UOp) -> bool:
     return factor.op is Ops.CAST and factor.src[0].dtype in OTHER
 
 
 def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule | None:
     """The schedule of a product by a unit; None: it is not multiplied so."""
-    if not tile_units(target.matrix_units) or override.tiled is False:
+    if not (has_units(target) and override.tiled is not False):
         return None
     if override.matrices == NO_MATRICES or (product := find_product(kernel)) is None:
         return None
@@ -168,8 +182,8 @@ def _loads(product: GroupProduct, unit: TileUnit, made: Matrices) -> tuple[float
 
 def _pays(product: GroupProduct, way: Way, made: Matrices, target: Target) -> bool:
     """Whether the unit and the tables that it reads take fewer cycles than vectors do."""
-    unit, tables = way.unit, 2 if way.offset is None else 3
-    by_unit = _with_tables(product, unit, made, target) + tables * target.core.launch_cycles
+    unit, launches = way.unit, 5 if way.of_normals else 2 if way.offset is None else 3
+    by_unit = _with_tables(product, unit, made, target) + launches * target.core.launch_cycles
     by_unit += _cycles_beside(product, way, target)
     pairs = 2 if target.has_dot and unit.total.is_int else 1
     by_vectors = prod(product.sizes) / (pairs * target.multiply_adds(unit.total))
@@ -182,7 +196,10 @@ def _pays(product: GroupProduct, way: Way, made: Matrices, target: Target) -> bo
 
 
 def _cycles_beside(product: GroupProduct, way: Way, target: Target) -> float:
-    """To sum the factor beside the one that gets another type."""
+    """To sum the factor beside the one that gets another type, or to look for small numbers in both."""
+    if way.of_normals:
+        nbytes = sum([_bytes_below(x) for x in (product.row_factor, product.column_factor)])
+        return nbytes * OPERATIONS_OF_GAPS / target.vector_bytes
     if way.offset is None:
         return 0.0
     batch, rows, columns, steps = product.sizes

@@ -20,20 +20,21 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """One use of a fission: how many nests it made, and the memory between them."""
+    """One use of a fission: how many nests it made, the memory between them, and by which step."""
 
     parts: int
     tables: frozenset[int]
+    step: str = ""
 
 
 # The number of a nest within each cut that led to it, the first one first.
 Position = tuple[tuple[Cut, int], ...]
 
 
-def cut_of(before: UOp, made: Iterable[UOp]) -> Cut:
-    """That a graph became these."""
+def cut_of(before: UOp, made: Iterable[UOp], step: str) -> Cut:
+    """That a graph became these, by a step."""
     graphs = tuple(made)
-    return Cut(len(graphs), frozenset(_slots(*graphs) - _slots(before)))
+    return Cut(len(graphs), frozenset(_slots(*graphs) - _slots(before)), step)
 
 
 def largest_slot(graphs: Iterable[UOp]) -> int:

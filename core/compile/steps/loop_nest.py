@@ -154,7 +154,7 @@ class Fission(Generic[_Arguments]):
         require(is_plain, f"{self.name}: memory that is filled ahead")
         for graph in graphs:
             _check_loops(graph, taken)
-        cut, steps = cut_of(nest.graph, graphs), (*nest.taken, taken)
+        cut, steps = cut_of(nest.graph, graphs, self.name), (*nest.taken, taken)
         slots = max(nest.other_slots, largest_slot(graphs))
         return tuple(
             [

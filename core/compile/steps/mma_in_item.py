@@ -29,6 +29,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     step,
 )
 from proofgrad.core.compile.steps.tables import require_value
+from proofgrad.core.compile.steps.where_normal import is_of_normal_numbers
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.fragments import Square
 from proofgrad.core.ir.ops import Ops
@@ -93,7 +94,8 @@ def _checked(nest: LoopNest, reduction: UOp, row: UOp, column: UOp) -> tuple[Til
             found = one, other
     require(found is not None, "a factor that changes with rows and columns", term)
     assert found is not None
-    for unit in tile_units(nest.target.matrix_units):
+    target = nest.target.for_normals() if is_of_normal_numbers(nest) else nest.target
+    for unit in tile_units(target.matrix_units):
         if (factors := factors_of_unit(found, reduction.dtype, unit)) is not None:
             sizes = [size_of(x) for x in (row, column, *steps)]
             wanted = [unit.side, unit.side, unit.groups * unit.group]

@@ -51,7 +51,6 @@ from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.groups import in_groups
-from proofgrad.core.compile.tactics.matrices import in_matrices
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
 from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.row_products import in_rows
@@ -89,7 +88,7 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
             return in_warp_rows(nest, by_rows, schedule, target)
         return in_warp_tiles(nest, schedule, target)
     if schedule.matrices is not None and schedule.matrices.rows:
-        return in_matrices(nest, schedule, target)
+        return nest  # its loops were decided with the order of its tables
     if (rows := find_kept_rows(nest.graph, target, schedule)) is not None:
         return in_rows(nest, rows, schedule)
     if schedule.shared is not None and schedule.shared.items:

@@ -19,7 +19,13 @@ from dataclasses import replace
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target, TileUnit
-from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Schedule, Vectors
+from proofgrad.core.compile.nests.kernel_schedule import (
+    NO_COPIES,
+    NO_MATRICES,
+    Copies,
+    Schedule,
+    Vectors,
+)
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
@@ -32,6 +38,7 @@ from proofgrad.core.compile.schedule.matrices import (
     way_of,
 )
 from proofgrad.core.compile.schedule.shared_tiles import find_product, runs_along
+from proofgrad.core.compile.schedule.warp_tables import NO_TABLES
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
@@ -41,12 +48,28 @@ from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.compile.steps.unmask import unmask
+from proofgrad.core.compile.steps.where_normal import where_normal
 from proofgrad.core.compile.tactics.shared_tiles import as_one, product_of_unit, together
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
 def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[LoopNest, ...]:
+    """The kernels that fill the tables of both factors, and the one that multiplies; of a unit for which denormal numbers are 0, before them
+    those that look for such, and behind them the one that multiplies without the unit."""
+    product = find_product(nest.graph)
+    way = None if product is None else way_of(product, target)
+    if product is None or way is None or not way.of_normals:
+        return _staged(nest, schedule, target)
+    *gaps, by_unit, by_vectors = where_normal(nest, product.reduction)
+    in_one = Schedule(reduction_block=0)  # the stage of blocks is over
+    looking = [gap.scheduled(choose_schedule(gap.graph, target, in_one)) for gap in gaps]
+    plain = Schedule(matrices=NO_MATRICES, staged=NO_TABLES, reduction_block=0)
+    multiplying = by_vectors.scheduled(choose_schedule(by_vectors.graph, target, plain))
+    return (*looking, *_staged(by_unit, schedule, target.for_normals()), multiplying)
+
+
+def _staged(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[LoopNest, ...]:
     """The kernels that fill the tables of both factors, and the one that multiplies."""
     sums, nest = _with_types_of_unit(nest, target)
     product, unit = product_of_unit(nest, target, unit_of)
@@ -79,7 +102,7 @@ def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[
         )
         filling.append(fill)
     decided = replace(schedule, rows=row.arg[0], columns=column.arg[0])
-    return (*sums, *filling, nest.scheduled(decided))
+    return (*sums, *filling, _in_matrices(nest, decided, target).scheduled(decided))
 
 
 def _with_types_of_unit(nest: LoopNest, target: Target) -> tuple[tuple[LoopNest, ...], LoopNest]:
@@ -162,7 +185,7 @@ def _table(
     return fill.scheduled(decided), nest
 
 
-def in_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
+def _in_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
     """The kernel that multiplies, from tables of both factors."""
     outputs = {x.arg[0]: x for x in output_loops(nest.graph)}
     row, column = [outputs.get(number) for number in (schedule.rows, schedule.columns)]
