@@ -22,7 +22,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.steps.claims import Claim, World
 
-BYTES = 256  # numbers of 8 bits
+BYTES, LEAST_BYTES = 256, {dtypes.int8: -128, dtypes.uint8: 0}  # numbers of 8 bits
 MOST_COPIES = 130  # of a body that is written out, in the claim that runs it
 
 
@@ -277,8 +277,9 @@ def mask_of_one_factor(world: World) -> None:
 
 def other_byte(world: World) -> None:
     """What the machine makes of a byte, in the type with a sign or without, is the number at the distance."""
-    for low, (kind, distance) in [(kind.lo, to) for kind, to in offset_factor.OTHER.items()]:
-        byte, first = world.number("a", low, low + BYTES), kind.lo
+    for own, (kind, distance) in offset_factor.OTHER.items():
+        low, first = LEAST_BYTES[own], LEAST_BYTES[kind]
+        byte = world.number("a", low, low + BYTES)
         found = _wrapped(offset_factor.moved(_wrapped(byte, first), distance), first)
         world.claim(f"of {kind.name}", found == byte + distance)
 
