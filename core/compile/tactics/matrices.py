@@ -30,7 +30,9 @@ from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_
 from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
+from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.matrices import (
+    LINE_BYTES,
     columns_lie_in_lines,
     tiles_along,
     turns_of_columns,
@@ -155,7 +157,7 @@ def _table(
     # Columns that lie side by side are read in lines: all of them for some steps, then for the next ones.
     by_steps = is_column and lies_along
     tile, steps = NewLoop(number + by_steps), NewLoop(number + 1 - by_steps)
-    of_side, of_step = NewLoop(number + 3), NewLoop(number + 4)
+    of_side, of_step = NewLoop(number + 3), NewLoop(number + 5)
     outer = [Digit(side, tiles, tile, unit.side), *[Digit(x, size_of(x), steps) for x in around]]
     sizes = {of_side: unit.side, of_step: unit.group if is_column else size_of(inner)}
     if is_column:
@@ -171,6 +173,9 @@ def _table(
     vectors = [Vectors(x.number, sizes[x]) for x, is_along in lanes.items() if is_along]
     if not vectors:
         return fill, nest
+    if lanes[of_step] and around:
+        loop = UOp.range(size_of(around[0]), steps.number, steps.role)
+        fill = _in_lines(fill, loop, NewLoop(number + 4), unit)
     copies = Copies(of_step.number, unit.group) if lanes[of_side] else NO_COPIES
     decided = Schedule(
         buffered=False,
@@ -183,6 +188,14 @@ def _table(
         threads=threads,
     )
     return fill.scheduled(decided), nest
+
+
+def _in_lines(fill: LoopNest, steps: UOp, inner: NewLoop, unit: TileUnit) -> LoopNest:
+    """The steps that lie in one line of memory, all before those of the next row: of rows a page apart a cache may not keep a line each."""
+    line = LINE_BYTES // (unit.groups * unit.group * unit.rows.itemsize)
+    count = largest_divisor(size_of(steps), line)
+    is_cut = count not in (1, size_of(steps))
+    return split(fill, steps, (count,), (NewLoop(*steps.arg), inner)) if is_cut else fill
 
 
 def _in_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
