@@ -247,6 +247,13 @@ def _decided_by(fault: Fault) -> list[str]:
 
 # Changes that are none, by function and text, and why.
 SAME = {
+    "offset_factor.moved byte - distance": "128 added, or taken off, is the same modulo 256",
+    "where_normal.is_normal one + other > LEAST + 2 * (BIAS + DIGITS)": "one way is taken less often, and the other more",
+    "where_normal.is_normal one > 1": "one way is taken less often, and the other more",
+    "where_normal.is_normal other > 1": "one way is taken less often, and the other more",
+    "where_normal.is_normal one - other": "it holds less often: then the one is larger than both need be",
+    "where_normal.is_normal 2": "it holds less often",
+    "where_normal.is_normal 3": "it holds less often",
     "store.number_of 2": "one number is left out",
     "reduce_in_parts.ends_of ((length, whole), (0, length))": "the order of a reduction is not specified",
     "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
