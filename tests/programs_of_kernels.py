@@ -29,6 +29,7 @@ from proofgrad.core.compile.steps.narrow import narrow
 from proofgrad.core.compile.steps.narrow_lanes import narrow_lanes
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import to_bits
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -49,6 +50,8 @@ _CODES = {
     dtypes.int16: "h",
     dtypes.int8: "b",
     dtypes.uint8: "B",
+    dtypes.uint16: "H",
+    dtypes.bfloat16: "H",  # its bits
     dtypes.float32: "f",
     dtypes.bool: "?",
 }
@@ -68,6 +71,8 @@ def run_program(program: UOp, buffers: Memory) -> list[Any]:
     for parameter in params:
         slot, length = parameter.arg[:2]
         values = buffers[key_of(parameter)]
+        if parameter.dtype is dtypes.bfloat16:
+            values = [to_bits(number, parameter.dtype) for number in values]
         memory[slot] = bytearray(struct.pack(_code(parameter.dtype, length), *values))
     dense = {
         n: n.replace(arg=(k, n.arg[1])) for k, n in enumerate(params)

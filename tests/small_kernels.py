@@ -636,10 +636,23 @@ def changes_in_place() -> Iterator[UOp]:
         yield store(a, load(X, a + r), r, mask=a.eq(1), op=Ops.ADD)
 
 
+def sums_of_products_of_bfloat16() -> Iterator[UOp]:
+    """In float32, of one memory and of two."""
+    for n, k, slot in product((1, 2, 3), (1, 2, 3), (X, Y)):
+        (a,), (r,) = loops(n), inner_loops(k)
+        for first, second in ((a * k + r, r), (r, a * k + r), (a + r, r * n + a)):
+            for mask in (None, r < 2):
+                x = load(X, first, mask, dtypes.bfloat16).cast(FLOAT)
+                y = load(slot, second, dtype=dtypes.bfloat16).cast(FLOAT)
+                total = reduce(Ops.ADD, x * y, r)
+                yield store(a, total)
+                yield store(a, total * 2.0 + x.substitute({r: UOp.index(0)}))
+
+
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
     copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, running_sums, convolutions,
     products_of_matrices, sums_of_two_loops, sums_of_several_products,
-    sums_of_small_products, sums_that_share_loops, gathers,
+    sums_of_small_products, sums_of_products_of_bfloat16, sums_that_share_loops, gathers,
     masks_that_position, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables, changes_in_place,
 )  # fmt: skip
 
