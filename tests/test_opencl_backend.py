@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import re
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from linear_kernels import (
     constants_kernel,
@@ -31,6 +33,7 @@ from linear_kernels import (
     vector_map_kernel,
 )
 
+from proofgrad import Tensor
 from proofgrad.backends.opencl import backend
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.devices import choose_device, context_of
@@ -290,6 +293,23 @@ def test_device_that_computes_something_else_is_passed_over() -> None:
     assert refused[0].startswith(
         "Wrong lacks a driver that computes rightly (it gives 0.5 instead of 0)"
     )
+
+
+def test_context_of_a_refused_device_is_never_released() -> None:
+    """PoCL ends the process with a context in which a program failed."""
+    toys = [toy("Newest", refusal="no"), toy("Wrong", error=0.5)]
+    before = [sys.getrefcount(one) for one in toys]
+    choose_device(Drivers(*toys, toy("Other")))
+    gc.collect()  # what the made-up drivers hold is the same for all
+    after = [sys.getrefcount(one) for one in toys]
+    assert [b - a for a, b in zip(before, after)] == [1, 1]
+
+
+def test_functions_of_the_longest_vectors_are_right(device: Backend) -> None:
+    """A driver that calls them with other registers than they read is passed over."""
+    drawn = np.random.default_rng(3).normal(size=(4, 16)).astype(np.float32)
+    found = Tensor(drawn, device="CL").exp2().numpy()
+    assert np.allclose(found, np.exp2(drawn), rtol=1e-5)
 
 
 def test_devices_are_numbered_by_those_that_can_be_used() -> None:
