@@ -26,10 +26,11 @@ from proofgrad.core.tensor.runtime.arena import make_arena
 from proofgrad.core.tensor.runtime.computed_again import note_run, unnoted, values_to_keep
 from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 from proofgrad.verify.sampled import arithmetic as arithmetic
+from proofgrad.verify.sampled.expected import CheckError, drawn
 from proofgrad.verify.sampled.freedom import Estimate, estimate, estimate_reduction, largest
 from proofgrad.verify.sampled.graph_stages import check_parts, compare_graphs
 from proofgrad.verify.sampled.inputs import KINDS, element
-from proofgrad.verify.sampled.kernels import CheckError, ValueChecker, _draw
+from proofgrad.verify.sampled.kernels import ValueChecker
 from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_plan
 from proofgrad.verify.sampled.nesting import NotReadable
 from proofgrad.verify.sampled.one_writer import check_writers
@@ -295,7 +296,7 @@ def test_iteration_that_writes_an_element_is_found_for_each(name: str) -> None:
         assert kernel.source.program is not None
         memory = {number: Drawn(number) for number in kernel.slots}
         part = Part(kernel.source.program, kernel.slots, memory)
-        reader = Reader(_draw, Budget(10**9))
+        reader = Reader(drawn, Budget(10**9))
         elements = numpy.arange(part.size)
         rows = []
         for found in reader.search(part).writers(elements, elements % 3, {}):
@@ -326,7 +327,7 @@ def test_element_that_no_iteration_writes_is_found(name: str) -> None:
         elements = numpy.arange(whole.size)
 
         def found_in(part: Part) -> set[int]:
-            search = Reader(_draw, Budget(10**9)).search(part)
+            search = Reader(drawn, Budget(10**9)).search(part)
             writers = search.writers(elements, elements * 0, {})
             return {row for found in writers for row in found.rows.tolist()}
 
@@ -340,7 +341,7 @@ def test_elements_that_two_kernels_write_are_found(name: str) -> None:
         assert kernel.source.program is not None
         first = Part(kernel.source.program, kernel.slots, {})
         again = Part(kernel.source.program, kernel.slots, {first.written: first})
-        reader = Reader(_draw, Budget(10**9))
+        reader = Reader(drawn, Budget(10**9))
         check_writers(reader, first)
         with pytest.raises(NotReadable, match="written twice"):
             check_writers(reader, again)
@@ -629,9 +630,9 @@ def test_graph_that_rules_made_wrong_is_found(check: ValueChecker) -> None:
     )
     a, b = [UOp(Ops.FLIP, dtypes.float32, (x,), (flipped,)) for flipped in (True, False)]
     with pytest.raises(PlanError, match="another value"):
-        compare_graphs(UOp.sink(a), UOp.sink(b), _draw, 10_000)
+        compare_graphs(UOp.sink(a), UOp.sink(b), drawn, 10_000)
     assert compare_graphs(
-        UOp.sink(a), UOp.sink(UOp(Ops.FLIP, dtypes.float32, (b,), (True,))), _draw, 10_000
+        UOp.sink(a), UOp.sink(UOp(Ops.FLIP, dtypes.float32, (b,), (True,))), drawn, 10_000
     )
 
 

@@ -16,9 +16,10 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.verify.sampled import arithmetic
+from proofgrad.verify.sampled.expected import CheckError, drawn
 from proofgrad.verify.sampled.graph_stages import compare_graphs
 from proofgrad.verify.sampled.inputs import KINDS, PRIME, element, rows_of_corners
-from proofgrad.verify.sampled.kernels import CheckError, ValueChecker, _draw
+from proofgrad.verify.sampled.kernels import ValueChecker
 from proofgrad.verify.sampled.launch_plan import PlanError
 
 F, D, I, U = dtypes.float32, dtypes.float64, dtypes.int8, dtypes.uint8
@@ -160,7 +161,7 @@ def _compare(before: UOp, after: UOp) -> int:
         if n.op is Ops.PARAM
     }
     with numpy.errstate(all="ignore"):
-        return compare_graphs(before.substitute(buffers), after.substitute(buffers), _draw, 10**6)
+        return compare_graphs(before.substitute(buffers), after.substitute(buffers), drawn, 10**6)
 
 
 @pytest.mark.parametrize("dtype", [*dtypes.all, *dtypes.fp8s], ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,8 +18,10 @@ from proofgrad.core.compile.plan.plan import Kernel
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.verify.sampled import launched
+from proofgrad.verify.sampled.as_run import elements_compared
+from proofgrad.verify.sampled.expected import CheckError
 from proofgrad.verify.sampled.inputs import ENDS, element
-from proofgrad.verify.sampled.kernels import CheckError, ValueChecker
+from proofgrad.verify.sampled.kernels import ValueChecker
 
 
 @pytest.fixture
@@ -121,6 +124,52 @@ def test_memory_that_is_only_read_stays_as_it_is(
             (data("float32", 7, 3) * 3).realize()
 
 
+def test_bytes_before_memory_stay_as_they_are(
+    check: ValueChecker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = Kernel.ready
+
+    def clumsy(kernel: Kernel) -> Callable[[Any], None]:
+        def run(handles: Any) -> None:
+            ready(kernel)(handles)
+            ctypes.memset(handles[0].address - 3, 0, 2)
+
+        return run
+
+    with Context(CHECK=2):
+        x = data("float32", 7, 3)
+        monkeypatch.setattr(Kernel, "ready", clumsy)
+        with pytest.raises(CheckError, match="it wrote 3 bytes before parameter 0"):
+            (x * 3).realize()
+
+
+def test_all_of_few_elements_are_compared_and_both_ends_of_many() -> None:
+    assert elements_compared(300, 512, 0).tolist() == [*range(300)]
+    some, others = elements_compared(10**6, 512, 0), elements_compared(10**6, 512, 1)
+    assert some[:64].tolist() == [*range(64)] and some[-64:].tolist() == [*range(10**6 - 64, 10**6)]
+    assert len(some) > 500 and (some != others[: len(some)]).any()
+
+
+def test_memory_begins_where_vectors_are_aligned_and_where_they_are_not(
+    check: ValueChecker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that says 64 bytes of alignment ends the process at one that has 4."""
+    ready, seen = Kernel.ready, set[int]()
+
+    def noting(kernel: Kernel) -> Callable[[Any], None]:
+        def run(handles: Any) -> None:
+            seen.update([handle.address % 64 for handle in handles])
+            ready(kernel)(handles)
+
+        return run
+
+    x = data("float32", 7, 3)
+    monkeypatch.setattr(Kernel, "ready", noting)
+    with Context(CHECK=2):
+        (x * 3).realize()
+    assert seen == {0, 12}
+
+
 @pytest.mark.parametrize("name", PRINTED)
 def test_what_is_printed_right_passes(name: str, check: ValueChecker) -> None:
     with Context(CHECK=2):
@@ -131,7 +180,7 @@ def test_what_is_printed_right_passes(name: str, check: ValueChecker) -> None:
 
 def test_kernels_of_much_memory_or_variable_size_are_not_run(check: ValueChecker) -> None:
     with Context(CHECK=2):
-        (data("float32", 1 << 16) + 1).realize()
+        (data("float32", launched.MOST_ELEMENTS) + 1).realize()
     assert not check.total.runs
     assert check.total.not_checked["not run: much memory"] == 1
 

@@ -17,9 +17,9 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.readback import Written, free_loops_below
 from proofgrad.verify.kernels.terms import loop_name
 from proofgrad.verify.sampled.arithmetic import Values
+from proofgrad.verify.sampled.expected import expected_elements
 from proofgrad.verify.sampled.freedom import Estimate
 from proofgrad.verify.sampled.inputs import KINDS, WHOLE, element
-from proofgrad.verify.sampled.kernels import expected_elements
 from proofgrad.verify.sampled.linear import constants_of
 from proofgrad.verify.sampled.nesting import NotReadable
 from proofgrad.verify.sampled.parts import Drawn, Part, Reader

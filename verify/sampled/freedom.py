@@ -189,10 +189,28 @@ def _error(
         bound = _BOUNDS.get(op)
         if bound is None or not dtype.is_float or not sources[0].is_float:
             return numpy.where(touched, numpy.inf, 0.0)
-        error = bound(dtype, values, terms, errors)
-        if op in APPROXIMATED:
-            return _settled(error, values, dtype, touched)
-        return numpy.where(touched, _settled(error, values, dtype, touched), 0.0)
+        error = _settled(bound(dtype, values, terms, errors), values, dtype, touched)
+        if op not in APPROXIMATED:
+            error = numpy.where(touched, error, 0.0)
+        if touched.any() and not numpy.isfinite(values).all():
+            error = numpy.where(_is_settled(op, values, terms, errors), 0.0, error)
+        return error
+
+
+def _is_settled(
+    op: Ops, values: Values, terms: Sequence[Values], errors: Sequence[Values]
+) -> Values:
+    """Where a result is NaN since an operand is, or infinite since what is added is, however far others are off."""
+    known = [~numpy.isinf(e) for e in errors]
+    found = numpy.zeros(numpy.shape(values), bool)
+    if op is not Ops.POW:  # whose power 0, and whose base 1, take NaN
+        for x, is_known in zip(terms, known):
+            found = found | (numpy.isnan(x) & is_known)
+    if op is Ops.ADD:
+        ends = [numpy.isinf(x) & (e == 0) for x, e in zip(terms, errors)]
+        near = [numpy.isfinite(x) & is_known for x, is_known in zip(terms, known)]
+        found = found | (ends[0] & near[1]) | (ends[1] & near[0])
+    return found
 
 
 def _settled(error: Values, values: Values, dtype: DType, touched: Values) -> Values:
@@ -208,8 +226,8 @@ def _settled(error: Values, values: Values, dtype: DType, touched: Values) -> Va
 
 
 def _of_cast(x: Values, error: Values, source: DType, dtype: DType) -> Values:
-    """Unknown unless all that the value may be become one."""
-    wide = _wide(x)
+    """Unknown unless all that the value may be become one; NaN, whose ends become 0, may be anything where it is off."""
+    wide = numpy.where(numpy.isinf(error), 0.0, _wide(x))
     low, high = [cast(end, dtypes.float64, dtype) for end in (wide - error, wide + error)]
     if dtype.is_bool:  # 0 lies between the ends
         return numpy.where((error > 0) & (numpy.abs(wide) <= error), numpy.inf, 0.0)
@@ -374,14 +392,28 @@ def _of_sum(dtype: DType, wide: Values, error: Values | None, values: Values, te
     if error is not None:
         own = numpy.broadcast_to(error, wide.shape).sum(axis=0)
     wild = ~numpy.isfinite(wide).all(axis=0)
-    unsure = (total + own + bound >= largest(dtype)) | (wild & (own > 0))
+    is_far = total + own + bound >= largest(dtype)
+    unsure = is_far | (wild & (own > 0))
     limit = _WHOLE_TERM.get(dtype, 0.0)
     is_whole = (finite == numpy.rint(finite)) & (numpy.abs(finite) <= limit)
     exact = is_whole.all(axis=0) & (total < 1 / unit(dtype)) & (own == 0)
     exact = exact | ((terms <= 1) & (own == 0))
     found = numpy.where(exact, 0.0, bound + own)
     found = numpy.where(wild, numpy.where(own > 0, numpy.inf, 0.0), found)
-    return numpy.where(unsure, numpy.inf, found)
+    found = numpy.where(unsure, numpy.inf, found)
+    if error is not None and wild.any():
+        is_nan, is_infinite = _ends_of_sum(wide, error)
+        found = numpy.where(is_nan | (is_infinite & ~is_far), 0.0, found)
+    return found
+
+
+def _ends_of_sum(wide: Values, error: Values) -> tuple[Values, Values]:
+    """Where a term is NaN, and where some are infinite and no other may be, however far all are off."""
+    known = numpy.broadcast_to(~numpy.isinf(error), wide.shape)
+    is_nan = (numpy.isnan(wide) & known).any(axis=0)
+    ends = numpy.isinf(wide) & numpy.broadcast_to(error == 0, wide.shape)
+    others = (ends | (numpy.isfinite(wide) & known)).all(axis=0)
+    return is_nan, others & ends.any(axis=0)
 
 
 def _of_product(

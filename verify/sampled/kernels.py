@@ -25,16 +25,16 @@ import numpy
 from proofgrad.core import settings
 from proofgrad.core.compile.passes.stages import GraphTactic, Stage
 from proofgrad.core.compile.plan.plan import TOLD, BufferInfo, Kernel, Plan, Step
-from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.arena import Arena
 from proofgrad.core.tensor.runtime.launches import Launches
 from proofgrad.verify.sampled import launched
 from proofgrad.verify.sampled.arithmetic import Values
-from proofgrad.verify.sampled.freedom import Estimate
+from proofgrad.verify.sampled.as_run import compare_runs
+from proofgrad.verify.sampled.expected import CheckError, compare, drawn, expected_elements
 from proofgrad.verify.sampled.graph_stages import check_parts, compare_graphs
-from proofgrad.verify.sampled.inputs import ENDS, KINDS, MIXED, WHOLE, element, rows_of_corners
+from proofgrad.verify.sampled.inputs import KINDS, WHOLE, rows_of_corners
 from proofgrad.verify.sampled.launch_memory import (
     Followed,
     check_fixed,
@@ -49,14 +49,7 @@ from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_p
 from proofgrad.verify.sampled.nesting import NotReadable
 from proofgrad.verify.sampled.one_writer import check_writers
 from proofgrad.verify.sampled.parts import NO_ROWS, Drawn, Part, Reader
-from proofgrad.verify.sampled.tensor import (
-    Budget,
-    OverBudgetError,
-    TensorElements,
-    flat_elements,
-    reads_of,
-    values_of_one,
-)
+from proofgrad.verify.sampled.tensor import Budget, OverBudgetError, reads_of, values_of_one
 from proofgrad.verify.sampled.values import at_values, some_assignments, variables_of
 
 # Elements of a kernel: of iterations, and of elements that an iteration is looked for. Fewer where they cost too much.
@@ -67,20 +60,10 @@ AT_ENDS = 64
 USUAL_VALUES, MOST_VALUES = 80_000, 1_600_000
 # Elements of a kernel that are compared though they cost more than usual.
 FEWEST = 9
-# Elements of a result that are compared where a kernel is run.
-RUN = 512
 # Whole numbers that are drawn for memory are smaller than this.
 NEAR = 5
 # And so many for each root of a graph that rules have rewritten, and for each of its nodes.
 MOST_OF_GRAPH, MOST_OF_NODE = 40_000, 6_000
-
-
-class CheckError(RuntimeError):
-    """A kernel that computes another value than its tensor graph: a bug of the compiler, never of its user."""
-
-    def __init__(self, kernel: str, stage: str, reason: str) -> None:
-        super().__init__(f"kernel {kernel}, {stage}: {reason} (CHECK=1)")
-        self.kernel, self.stage, self.reason = kernel, stage, reason
 
 
 @dataclass(slots=True)
@@ -283,7 +266,7 @@ class ValueChecker:
                 most = MOST_OF_GRAPH + MOST_OF_NODE * (
                     len(toposort((before,))) + len(toposort((after,)))
                 )
-                self.total.points += compare_graphs(before, after, _draw, most)
+                self.total.points += compare_graphs(before, after, drawn, most)
         except OverBudgetError:
             self.total.not_checked["a graph before rules and after: too much to compute"] += 1
 
@@ -306,7 +289,7 @@ class ValueChecker:
         return points
 
     def _run(self, body: UOp, kernels: Sequence[Kernel]) -> None:
-        """Run kernels on drawn memory, and compare some of what they leave. Raises: CheckError."""
+        """Run kernels on drawn memory, and compare what they leave. Raises: CheckError, OverBudgetError."""
         nodes = toposort((body,))
         linear = [k.source.program for k in kernels if k.source.program is not None]
         parts = _parts(nodes, linear, [kernel.slots for kernel in kernels])
@@ -314,20 +297,8 @@ class ValueChecker:
             self.total.not_checked["not run: a kernel of variable size"] += 1
         elif not launched.is_small(nodes, parts):
             self.total.not_checked["not run: much memory"] += 1
-        elif size := prod(body.src[0].shape):
-            affordable = USUAL_VALUES // (3 * values_of_one(nodes))
-            where = Iterations(size).integers(0, size, min(RUN, max(1, affordable)))
-            where = numpy.unique(numpy.append(where, [0, size - 1]))
-            for kind in (MIXED, ENDS):
-                try:
-                    found = launched.results(nodes, kernels, parts, _draw, kind)
-                except launched.WrittenElsewhere as error:
-                    raise CheckError(kernels[-1].name, "as it ran", str(error)) from None
-                budget = Budget(self._most_values)
-                expected = expected_elements(body, where, numpy.full(where.shape, kind), budget)
-                shape, dtype = body.src[0].shape, body.src[0].dtype
-                _compare(kernels[-1].name, "as it ran", dtype, shape, where, expected, found[where])
-                self.total.runs += 1
+        elif prod(body.src[0].shape):
+            self.total.runs += compare_runs(nodes, kernels, parts)
 
     def _points_of_numbers(
         self,
@@ -377,7 +348,7 @@ class ValueChecker:
         corners: Values = NO_ROWS,
     ) -> int:
         budget = Budget(self._most_values)
-        with closing(Reader(_draw, budget)) as reader:
+        with closing(Reader(drawn, budget)) as reader:
             for part in {part.written: part for part in parts}.values():  # the last of each memory
                 check_writers(reader, part)
             last = parts[-1]
@@ -398,7 +369,7 @@ class ValueChecker:
                 except OverBudgetError:
                     budget.left = self._most_values  # the iterations are enough
         expected = expected_elements(body, where, kind, budget)
-        _compare(
+        compare(
             name,
             "tensor graph to Linear",
             body.src[0].dtype,
@@ -416,22 +387,6 @@ def _near_the_start(shape: Sequence[int], count: int, draw: Iterations) -> Value
     return numpy.broadcast_to(
         numpy.ravel_multi_index(index, tuple(shape)) if index else 0, (count,)
     )
-
-
-def expected_elements(body: UOp, where: Values, kind: Values, budget: Budget) -> Estimate:
-    """The elements of a body at row-major positions, each with the memory of its kind."""
-    value = body.src[0]
-
-    def read(node: UOp, index: Values) -> Estimate:
-        index = numpy.asarray(index)
-        seen = numpy.broadcast_to(kind, numpy.broadcast_shapes(index.shape, kind.shape))
-        return Estimate(_draw(node.arg[0], node.dtype, index, seen))
-
-    return TensorElements(read, budget).at(value, flat_elements(value.shape, where))
-
-
-def _draw(number: int, dtype: DType, index: Values, kind: Values) -> Values:
-    return element(number, dtype, index, kind, 0)
 
 
 def _parts(nodes: Sequence[UOp], linear: Sequence[UOp], slots: Sequence[Any]) -> list[Part]:
@@ -457,35 +412,6 @@ def _not_covered(kernels: Sequence[Kernel]) -> str:
     if any(kernel.source.program is None for kernel in kernels):
         return "no Linear is kept"
     return ""
-
-
-def _compare(
-    name: str,
-    stage: str,
-    dtype: DType,
-    shape: Sequence[int],
-    where: Values,
-    expected: Estimate,
-    values: Values,
-) -> None:
-    """Raises: CheckError for the first element that is another one than it may be."""
-    agrees = numpy.broadcast_to(expected.agrees(values, dtype), where.shape)
-    if agrees.all():
-        return
-    first = int(agrees.argmin())
-    index = tuple([int(i) for i in numpy.unravel_index(int(where[first]), tuple(shape) or (1,))])
-    right = numpy.broadcast_to(expected.values, where.shape)[first]
-    off = (
-        ""
-        if expected.error is None
-        else f" (off by {numpy.broadcast_to(expected.error, where.shape)[first]:.3g} at most)"
-    )
-    raise CheckError(
-        name,
-        stage,
-        f"element {index if shape else ()} of shape {tuple(shape)} is {values[first]!r}, expected {right!r}{off};"
-        f" {int((~agrees).sum())} of {len(where)} sampled elements differ",
-    )
 
 
 def _say(text: str) -> None:

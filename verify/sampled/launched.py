@@ -9,6 +9,7 @@ This is the one look at what comes after Linear: printers, LLVM and drivers. It 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -23,75 +24,103 @@ from proofgrad.verify.sampled.arithmetic import Values, kept_as
 from proofgrad.verify.sampled.parts import Part
 
 # Elements of all memory that a kernel is run on; one of more is not run.
-MOST_ELEMENTS = 1 << 16
+MOST_ELEMENTS = 1 << 21
 # The bytes of memory that nothing has written: a large number of every type.
 _UNWRITTEN = 0x7F
 # So many lie behind all memory, as a few long vectors have: a write that goes too far shows there, also of what was read too far.
 _BEHIND, _BEHIND_READ, _BEHIND_WRITTEN = 512, 0x5A, 0x3C
+# And so many before it, where memory may begin inside of other memory: at the end of a cache line, and elements further.
+_BEFORE, _FURTHER = 64, 3
 
 Draw = Callable[[int, DType, Values, Values], Values]
 
 
 class WrittenElsewhere(RuntimeError):
-    """A kernel has written to what it only reads, or behind memory. The message says where."""
+    """A kernel has written to what it only reads, or beside memory. The message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Bytes as they were before a run, with what lies around them, and where they are on the machine."""
+
+    slot: int
+    before: Values
+    first: int  # byte of the memory itself
+    handle: Any
+
+    def of_launch(self, backend: Any) -> Any:
+        """What a kernel is given."""
+        return backend.part(self.handle, self.first) if self.first else self.handle
+
+    def after(self, backend: Any, written: int) -> Values:
+        """The first bytes, which may be others now. Raises: WrittenElsewhere if one of the rest is."""
+        found = numpy.empty_like(self.before)
+        backend.copyout(memoryview(found), self.handle)
+        changed = numpy.flatnonzero(found != self.before) - self.first
+        changed = changed[(changed < 0) | (changed >= written)]
+        if len(changed):
+            raise WrittenElsewhere(self._told(int(changed[0]), written))
+        return found[self.first :][:written]
+
+    def _told(self, byte: int, written: int) -> str:
+        size = len(self.before) - self.first - _BEHIND
+        if byte < 0:
+            return f"it wrote {-byte} bytes before parameter {self.slot}"
+        if byte < size:
+            return f"it wrote byte {byte} of parameter {self.slot}, which it only reads"
+        return f"it wrote {byte - size} bytes behind the {size} bytes of parameter {self.slot}"
+
+
+def elements_of(nodes: Sequence[UOp], parts: Sequence[Part]) -> int:
+    """Of all memory that a body and its kernels have."""
+    return sum([node.arg[1] for node in nodes if node.op is PARAM] + [part.size for part in parts])
 
 
 def is_small(nodes: Sequence[UOp], parts: Sequence[Part]) -> bool:
     """Whether a body and its kernels have so little memory that they may be run."""
-    sizes = [node.arg[1] for node in nodes if node.op is PARAM] + [part.size for part in parts]
-    return bool(sum(sizes) <= MOST_ELEMENTS)
+    return elements_of(nodes, parts) <= MOST_ELEMENTS
 
 
 def results(
-    nodes: Sequence[UOp], kernels: Sequence[Kernel], parts: Sequence[Part], draw: Draw, kind: int
+    nodes: Sequence[UOp],
+    kernels: Sequence[Kernel],
+    parts: Sequence[Part],
+    draw: Draw,
+    kind: int,
+    is_moved: bool = False,
 ) -> Values:
     """What kernels leave in the memory of a body's result, run once in memory of a kind.
 
-    Raises: DeviceError, WrittenElsewhere.
+    `is_moved`: it begins where vectors are not aligned, if the machine takes such memory. Raises: DeviceError, WrittenElsewhere.
     """
     backend = kernels[-1].backend
-    memory: dict[int, Any] = {}
-    before: dict[int, Values] = {}  # the bytes of memory, and those behind it
+
+    def placed(slot: int, data: Values, size_bytes: int, around: int) -> _Placed:
+        first = _BEFORE + (_FURTHER * size_bytes if is_moved else 0)
+        first = first if backend.target.has_parts else 0
+        sides = [numpy.full(count, around, numpy.uint8) for count in (first, _BEHIND)]
+        whole: Values = numpy.concatenate([sides[0], data, sides[1]])
+        handle = backend.alloc(whole.nbytes)
+        backend.copyin(handle, memoryview(whole))
+        return _Placed(slot, whole, first, handle)
+
+    memory: dict[int, _Placed] = {}
     for node in nodes:
         if node.op is PARAM:
-            index = numpy.arange(node.arg[1])
-            values = draw(node.arg[0], node.dtype, index, numpy.full(index.shape, kind))
-            before[node.arg[0]] = _with_room(_as_bytes(values, node.dtype), _BEHIND_READ)
-            memory[node.arg[0]] = _placed(kernels[-1], before[node.arg[0]])
+            slot, index = node.arg[0], numpy.arange(node.arg[1])
+            values = draw(slot, node.dtype, index, numpy.full(index.shape, kind))
+            data = _as_bytes(values, node.dtype)
+            memory[slot] = placed(slot, data, node.dtype.itemsize, _BEHIND_READ)
     for kernel, part in zip(kernels, parts):
         if part.written not in memory:
-            unwritten = numpy.full(part.size * part.dtype.itemsize, _UNWRITTEN, numpy.uint8)
-            before[part.written] = _with_room(unwritten, _BEHIND_WRITTEN)
-            memory[part.written] = _placed(kernel, before[part.written])
-        kernel.ready()([memory[slot] for slot in kernel.slots])
+            size_bytes = part.dtype.itemsize
+            unwritten = numpy.full(part.size * size_bytes, _UNWRITTEN, numpy.uint8)
+            memory[part.written] = placed(part.written, unwritten, size_bytes, _BEHIND_WRITTEN)
+        kernel.ready()([memory[slot].of_launch(backend) for slot in kernel.slots])
     backend.synchronize()
     sizes = {part.written: part.size * part.dtype.itemsize for part in parts}
-    found: dict[int, Any] = {slot: numpy.empty_like(data) for slot, data in before.items()}
-    for slot, data in found.items():
-        backend.copyout(memoryview(data), memory[slot])
-        changed = numpy.flatnonzero((data != before[slot])[sizes.get(slot, 0) :])
-        if len(changed):
-            raise WrittenElsewhere(
-                _told(slot, len(data) - _BEHIND, sizes.get(slot, 0) + int(changed[0]))
-            )
-    last = parts[-1]
-    return _as_values(found[last.written][: sizes[last.written]], last.dtype)
-
-
-def _told(slot: int, size: int, byte: int) -> str:
-    if byte < size:
-        return f"it wrote byte {byte} of parameter {slot}, which it only reads"
-    return f"it wrote {byte - size} bytes behind the {size} bytes of parameter {slot}"
-
-
-def _with_room(data: Values, byte: int) -> Values:
-    return numpy.concatenate([data, numpy.full(_BEHIND, byte, numpy.uint8)])
-
-
-def _placed(kernel: Kernel, data: Values) -> Any:
-    handle = kernel.backend.alloc(data.nbytes)
-    kernel.backend.copyin(handle, memoryview(data))
-    return handle
+    found = {slot: each.after(backend, sizes.get(slot, 0)) for slot, each in memory.items()}
+    return _as_values(found[parts[-1].written], parts[-1].dtype)
 
 
 def _as_bytes(values: Values, dtype: DType) -> Values:
