@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -281,3 +282,26 @@ def test_layers_say_what_differs_from_torch(name: str) -> None:
     call, message = LAYERS[name]
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+WITHOUT: dict[str, Callable[[], Any]] = {
+    "full": lambda: Tensor.full((2, 2)),  # type: ignore[call-arg]
+    "topk": lambda: X.topk(),  # type: ignore[call-arg]
+    "pad": lambda: X.pad(),  # type: ignore[call-arg]
+    "conv2d": lambda: X.conv2d(),  # type: ignore[call-arg]
+    "cat": lambda: Tensor.cat(),  # type: ignore[call-arg]
+    "backward": lambda: X.backward(None, None),  # type: ignore[call-arg]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_python_names_the_method_as_users_call_it(name: str) -> None:
+    """It named the class of its subject, as `Factories.full()`."""
+    with pytest.raises(TypeError, match=rf"^Tensor\.{name}\(\) "):
+        WITHOUT[name]()
+
+
+def test_methods_are_pickled_under_the_name_of_tensor() -> None:
+    for method in (Tensor.relu, Tensor.cat, Tensor.sort, Tensor.zeros, Tensor.__add__):
+        assert pickle.loads(pickle.dumps(method)) == method
+        assert method.__module__ == Tensor.__module__

@@ -112,3 +112,15 @@ def test_memory_of_a_constant_is_free_when_no_tensor_holds_it() -> None:
     assert GlobalCounters.mem_used - held == 4000
     del x
     assert GlobalCounters.mem_used == held
+
+
+def test_memory_is_counted_for_each_device() -> None:
+    here, there = (GlobalCounters.mem_used_per_device[name] for name in ("CPU", "REFERENCE"))
+    held = GlobalCounters.mem_used
+    x = Tensor.ones(1000).contiguous().realize()
+    y = Tensor.ones(10, device="REFERENCE").contiguous().realize()
+    counted = GlobalCounters.mem_used_per_device
+    assert (counted["CPU"] - here, counted["REFERENCE"] - there) == (4000, 40)
+    assert GlobalCounters.mem_used - held == 4040
+    assert counted["no device"] == 0
+    del x, y

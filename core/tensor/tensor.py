@@ -27,6 +27,7 @@ from proofgrad.core.tensor.methods.hints import no_such_attribute
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.interop import Interop
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
+from proofgrad.core.tensor.methods.method_names import name_methods_of
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.methods.nn import NeuralNetwork
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
@@ -218,6 +219,9 @@ class Tensor(
     def st(self) -> ViewInfo:
         """`view_info()` under the name that tutorials use."""
         return self.view_info()
+
+
+name_methods_of(Tensor)
 
 
 def _realize_together(tensors: list[Tensor], device: str) -> None:

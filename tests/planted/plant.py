@@ -85,7 +85,7 @@ def _replace(holder: Any, name: str, new: Any, module: str) -> None:
     old = vars(holder).get(name)
     was, becomes = _function(old), _function(new)
     if was is not None and becomes is not None:
-        if was.__module__ == module and was.__code__.co_freevars == becomes.__code__.co_freevars:
+        if _is_from(was, module) and was.__code__.co_freevars == becomes.__code__.co_freevars:
             was.__code__, was.__defaults__ = becomes.__code__, becomes.__defaults__
             was.__kwdefaults__ = becomes.__kwdefaults__
     elif isinstance(old, type) and isinstance(new, type):
@@ -96,13 +96,18 @@ def _replace(holder: Any, name: str, new: Any, module: str) -> None:
     elif isinstance(old, dict) and isinstance(new, dict):
         for key, value in new.items():
             one, other = _function(old.get(key)), _function(value)
-            if one is not None and other is not None and one.__module__ == module:
+            if one is not None and other is not None and _is_from(one, module):
                 one.__code__ = other.__code__
             elif not callable(value) and key in old and old[key] != value:
                 old[key] = value
     elif isinstance(new, (int, float, str, tuple, frozenset)) and isinstance(holder, ModuleType):
         if old != new:
             setattr(holder, name, new)
+
+
+def _is_from(function: FunctionType, module: str) -> bool:
+    """Whether a function is written in a module; methods of Tensor say that they are of Tensor's."""
+    return bool(function.__globals__["__name__"] == module)
 
 
 def _function(value: Any) -> FunctionType | None:

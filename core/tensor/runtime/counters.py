@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ class Counters:
 
     `time_sum_s` counts kernels that were timed, as they are with DEBUG=2 or more; with DEBUG=1 it
     counts whole runs. `global_ops` are operations and `global_mem` the bytes of the buffers that
-    kernels name, both estimates; `mem_used` is what the buffers of Tensors hold now.
+    kernels name, both estimates; `mem_used` is what the buffers of Tensors hold now, and
+    `mem_used_per_device["CPU"]` those of one device.
     """
 
     kernel_count: int = 0
@@ -21,11 +23,16 @@ class Counters:
     global_ops: int = 0
     global_mem: int = 0
     time_sum_s: float = 0.0
-    measure_memory: Callable[[], int] = field(default=int, repr=False)
+    measure_memory: Callable[[], Counter[str]] = field(default=Counter, repr=False)
 
     @property
     def mem_used(self) -> int:
         """Bytes held by all buffers that are alive."""
+        return self.measure_memory().total()
+
+    @property
+    def mem_used_per_device(self) -> Counter[str]:
+        """Bytes held by the buffers of each device; 0 for one that has none."""
         return self.measure_memory()
 
     @contextmanager

@@ -8,7 +8,7 @@ A kept run of another kind writes over no input: for results of some megabytes t
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -343,9 +343,12 @@ class _Runs:
         for run in self._all():
             run.let_go_held()
 
-    def unused_bytes(self) -> int:
-        """The memory of results that nobody has: it is free."""
-        return sum([run.unused_bytes() for run in self._all()])
+    def unused_bytes(self) -> Counter[str]:
+        """The memory of results that nobody has, of each device: it is free."""
+        found: Counter[str] = Counter()
+        for run in self._all():
+            found[run.graph.arg] += run.unused_bytes()
+        return found
 
     def _all(self) -> list[KnownRun]:
         kept = [run for kind in list(self._of_kind.values()) for run in kind.runs]

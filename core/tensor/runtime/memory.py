@@ -7,6 +7,7 @@ what computes values (realize.py), the count of owners (owners.py), values as by
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -177,13 +178,19 @@ def buffers() -> list[UOp]:
     return [buffer for buffer in found if buffer is not None]
 
 
-def _bytes_held() -> int:
+def _bytes_held() -> Counter[str]:
+    """Of each device, its memory of Tensors."""
     unused = RUNS.unused_bytes()  # before this function holds them
-    devices = [(b, b.src[1].arg) for b in buffers()]
-    held = [b for b, d in devices if d != HOST and not is_on_disk(d) and b not in NUMBERS]
-    sizes = {id(MEMORY.get(b)): b.arg * b.dtype.itemsize for b in held}  # of one memory once
-    every: int = sum(sizes.values())
-    return every - unused
+    held: Counter[str] = Counter()
+    seen: set[int] = set()
+    for buffer in buffers():
+        device, handle = buffer.src[1].arg, MEMORY.get(buffer)
+        if device == HOST or is_on_disk(device) or buffer in NUMBERS or id(handle) in seen:
+            continue
+        seen.add(id(handle))
+        held[device] += buffer.arg * buffer.dtype.itemsize
+    held.subtract(unused)
+    return held
 
 
 GlobalCounters.measure_memory = _bytes_held
