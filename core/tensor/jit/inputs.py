@@ -12,7 +12,7 @@ from weakref import ref
 
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import Shape
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.jit.live_tensors import Source
 from proofgrad.core.tensor.jit.nested import check_values
 from proofgrad.core.tensor.jit.slots import Read, Target
@@ -60,6 +60,7 @@ class Inputs:
                 k, is_whole = numbers[buffer], is_flat(node)
                 self.reads.append((k, source, node.shape, node.dtype, ref(node), is_whole))
                 read.add(k)
+        self.constant += holders.readers(_below_computed(nodes))
         for buffer, k in numbers.items():
             if buffer in positions:
                 self.argument[k] = positions[buffer]
@@ -81,6 +82,15 @@ class Inputs:
     def after(self, plan: Plan, given: list[Any]) -> None:
         """Keep the plan, and the buffers that the recorded run gave it."""
         self.plan, self.given = plan, given
+
+
+def _below_computed(nodes: set[UOp]) -> set[UOp]:
+    """What values were made of that were there before, and that an earlier result may hold.
+
+    The function may make such a value each time, of Tensors that are as they were: only while they are, it is the value.
+    """
+    made = [node for node in nodes if computed(node) is not node]
+    return set(toposort([source for node in made for source in node.src]))
 
 
 def one_for_each_input(reads: Sequence[Read]) -> tuple[list[Read], list[list[Read]]]:
