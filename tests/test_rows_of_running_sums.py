@@ -1,0 +1,47 @@
+"""How many rows of running sums, products and extremes run side by side, where they do not lie side by side in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_windows import AVX512, schedules
+
+from proofgrad import Tensor
+from proofgrad.core.compile.machine.machine import Core
+from proofgrad.core.compile.machine.target import Target
+
+ROWS = np.random.default_rng(0).integers(-9, 9, (37, 501))
+AVX2 = replace(AVX512, vector_bytes=32, vector_registers=16)
+SLOW = replace(AVX512, core=Core(multiply_add_cycles=6))
+
+
+def rows_at_once(result: Tensor, target: Target = AVX512) -> int:
+    (chosen,) = schedules(result, target)
+    assert chosen.copies is not None and not chosen.vectors
+    return chosen.copies.count
+
+
+def given(dtype: str) -> Tensor:
+    return Tensor(ROWS).cast(dtype).realize()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_floats_run_as_many_rows_as_additions_are_started_while_one_waits(dtype: str) -> None:
+    for result in (given(dtype).cumsum(1), given(dtype).cumprod(1), given(dtype).cummax(1)[0]):
+        assert [rows_at_once(result, x) for x in (AVX2, AVX512, SLOW)] == [8, 8, 12]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+def test_sums_of_integers_run_row_by_row_and_their_extremes_do_not(dtype: str) -> None:
+    result = Tensor(ROWS.clip(0, 9)).cast(dtype).realize()
+    assert rows_at_once(result.cumsum(1)) == 1
+    assert rows_at_once(result.cummax(1)[0]) == 8
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+def test_running_values_of_rows_are_those_of_numpy(dtype: str) -> None:
+    x = given(dtype)
+    np.testing.assert_array_equal(x.cumsum(1).numpy(), ROWS.cumsum(1))
+    np.testing.assert_array_equal(x.cummax(1)[0].numpy(), np.maximum.accumulate(ROWS, 1))
