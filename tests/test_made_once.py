@@ -208,6 +208,8 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cat": lambda x, y: x.cat(y, x, dim=1),
     "stack": lambda x, y: x.stack(y),
     "roll": lambda x, y: (x + y).roll(2, 0),
+    "pad of edges": lambda x, y: x.pad((2, 1, 1, 1), mode="replicate"),
+    "pad of a circle": lambda x, y: x.pad((1, 0, -1, 1), mode="circular"),
     "//": lambda x, y: x // y,
     "%": lambda x, y: x % 0.75,
     "einsum": lambda x, y: Tensor.einsum("ij,kj->ik", x, y),
@@ -287,6 +289,19 @@ def test_second_call_makes_few_nodes(name: str, monkeypatch: pytest.MonkeyPatch)
     second = CALLED[name](x + 1, y)
     assert Ops.APPLY in made and len(made) <= 14, made
     assert second._uop is not first._uop
+
+
+def test_ones_on_a_diagonal_are_made_once_for_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    Tensor.eye(3, 5)
+    made: list[Ops] = []
+    fresh = uop_module.fresh_node
+    monkeypatch.setattr(
+        uop_module, "fresh_node", lambda op, *parts: made.append(op) or fresh(op, *parts)
+    )
+    found = Tensor.eye(3, 5)
+    assert len(made) <= 1, made
+    assert found.tolist() == np.eye(3, 5).tolist()
+    assert Tensor.eye(2, dtype="int8").tolist() == [[1, 0], [0, 1]]
 
 
 def test_type_by_default_that_changes_between_two_calls_counts(
@@ -444,6 +459,7 @@ def test_a_leaf_that_was_made_once_takes_a_derivative_of_a_derivative() -> None:
     [
         lambda x: x.roll(-4, 1),
         lambda x: x.roll(0, 0),
+        lambda x: x.pad((0, 0), mode="reflect"),
         lambda x: x.cumsum(1),
         lambda x: x.cummax(1)[0],
         lambda x: x.reshape(1, 1, 1, 1).max_pool2d(1),

@@ -6,6 +6,7 @@ random numbers (random.py).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import inf, prod
 from pathlib import Path
 from typing import Any, Self
@@ -433,9 +434,8 @@ class Factories(Movement):
         columns = n if m is None else m
         if not (at_least(n, 0) and at_least(columns, 0)):
             raise ShapeError(f"eye of {n} rows and {columns} columns")
-        rows = cls.arange(n, device=device).reshape((n, 1))
-        hits = rows == cls.arange(columns, device=device).reshape((1, columns))
-        node = hits.cast(kind)._uop
+        make = _on_diagonal if is_plain((n, columns)) else _on_diagonal.__wrapped__
+        node = make(cls, n, columns, kind, dtypes.default_int)
         # Equal constants are one node. A gradient is asked for this one: it is unlike every other.
         named = own_value(node) if kind.is_float and is_plain(node.shape) else node
         return cls._constant(named, device, requires_grad)
@@ -477,6 +477,15 @@ def _steps(begin: Real, end: Real, step: Real) -> Whole:
 
 def _ends(size: Any) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else (size.vmin, size.vmax)
+
+
+@lru_cache(maxsize=64)
+def _on_diagonal(
+    kind: type[Factories], rows: Whole, columns: Whole, dtype: DType, counts: DType
+) -> UOp:
+    """1 where the number of a row is that of a column, and 0, counted in the default type: made once for a size."""
+    hits = kind.arange(rows).reshape((rows, 1)) == kind.arange(columns).reshape((1, columns))
+    return hits.cast(dtype)._uop
 
 
 def _fits(ends: tuple[Any, ...], dtype: DType) -> Flag:

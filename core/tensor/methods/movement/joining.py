@@ -210,10 +210,7 @@ class Movement(Views, Operators):
             case "constant":
                 return self._pad_value(around, value)._value()
             case "reflect" | "replicate" | "circular":
-                result = self
-                for axis, (before, after) in enumerate(around):
-                    result = result._pad_by_positions(axis, before, after, mode)
-                return result._value()
+                return self._pad_around(tuple(around), mode)._value()
             case _:
                 raise ModeError(
                     f"mode is 'constant', 'reflect', 'replicate' or 'circular', not {mode!r}"
@@ -257,6 +254,14 @@ class Movement(Views, Operators):
                 f"pad {tuple(padding)} needs a pair for each axis of {show(self.shape)}"
             )
         return [(before, after) for before, after in pairs]
+
+    @made_once
+    def _pad_around(self, around: tuple[tuple[int, int], ...], mode: str) -> Self:
+        """Each axis with its own elements around it."""
+        result = self
+        for axis, (before, after) in enumerate(around):
+            result = result._pad_by_positions(axis, before, after, mode)
+        return result
 
     def _pad_by_positions(self, axis: Whole, before: Whole, after: Whole, mode: str) -> Self:
         """One axis with its own elements around it; negative amounts cut after that.
