@@ -29,6 +29,7 @@ _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
 LARGEST_OUTER_REDUCTION = 16
 _SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
 _VIEWS = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.DETACH})
+_SEEN_THROUGH = frozenset({Ops.PERMUTE, Ops.EXPAND, Ops.RESHAPE, Ops.SHRINK, Ops.DETACH})
 
 
 def end_of_epilogue(
@@ -110,7 +111,7 @@ def _lies_as_it_is_read(reduction: UOp) -> bool:
     """Whether results that are side by side come from neighbours in memory, or each from a row of it."""
     shape = reduction.src[0].shape
     node, axes = reduction.src[0], [[axis] for axis in range(len(shape))]
-    while node.op in ELEMENTWISE or node.op in (Ops.PERMUTE, Ops.EXPAND, Ops.RESHAPE):
+    while node.op in ELEMENTWISE or node.op in _SEEN_THROUGH:
         values = node.src[1:] if node.op is Ops.WHERE else node.src  # sooner than what chooses
         read = [one for one in values if elements(below_movement(one).shape) > 1]
         source = max(read or node.src, key=lambda one: elements(below_movement(one).shape))
