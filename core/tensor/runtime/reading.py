@@ -6,6 +6,7 @@ bytes as Python numbers (core/tensor/data).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from math import prod
 from typing import TypeVar
@@ -22,6 +23,7 @@ from proofgrad.core.tensor.runtime.memory import is_view, memory_if_known, memor
 from proofgrad.core.tensor.runtime.recording import recorder, refuse_read
 
 SHRINK = Ops.SHRINK
+FEW = 32  # numbers that Python looks at as fast as numpy
 _Room = TypeVar("_Room")
 
 
@@ -69,6 +71,20 @@ def at_hand(uop: UOp) -> memoryview | None:
         return None
     end = begin + elements(uop.shape) * uop.dtype.itemsize
     return memoryview(data).cast("B")[begin:end]
+
+
+def extremes(values: memoryview[int], left_out: int | None = None) -> tuple[int, ...]:
+    """The least and the greatest of some integers, but for one that counts not; nothing where there are no others.
+
+    By numpy where the program has imported it: in Python 16,000 take 0.3 ms.
+    """
+    numpy = sys.modules.get("numpy") if len(values) > FEW else None
+    if numpy is None:
+        kept = values if left_out is None else [value for value in values if value != left_out]
+        return (min(kept), max(kept)) if len(kept) else ()
+    array = numpy.asarray(values)
+    array = array if left_out is None else array[array != left_out]
+    return (int(array.min()), int(array.max())) if array.size else ()
 
 
 def _part_to_read(uop: UOp) -> UOp | None:

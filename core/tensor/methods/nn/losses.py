@@ -394,7 +394,8 @@ def _check_values(labels: Losses, classes: int, ignored: Whole | None) -> None:
     if data is None:
         return
     values: memoryview[Any] = data.cast(labels.dtype.fmt)  # type: ignore[call-overload]
-    if min(values) >= 0 and max(values) < classes:
+    found = reading.extremes(values, ignored)
+    if not found or (found[0] >= 0 and found[1] < classes):
         return
     wrong = [label for label in values if not 0 <= label < classes and label != ignored]
     if wrong:
