@@ -101,7 +101,9 @@ class Reduction(Movement, Elementwise):
             raise AxisError(f"the {op.name.lower()} over no elements of {show(self.shape)}")
         if self._uop.dtype is dtypes.bool:
             return self.cast(dtypes.uint8)._reduce(op, axis, keepdim).bool()
-        return self._reduce(op, axis, keepdim)
+        # Nothing is rounded on the way: to hold the largest so far in a type that is computed in another one would be a conversion each time.
+        wide = accumulation_dtype(self.dtype) if self.dtype.is_float else self.dtype
+        return self._in_type(wide)._reduce(op, axis, keepdim)._in_type(self.dtype)
 
     @made_once
     @takes_axis

@@ -22,6 +22,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import at_least, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar, normal_size, resolve_axis
+from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.movement.joining import Movement
 
@@ -113,8 +114,9 @@ def running_extreme(x: _T, axis: int, op: Ops) -> tuple[_T, _T]:
 
 
 def _extremes(x: _T, axis: int, op: Ops) -> _T:
-    limit = dtypes.min(x.dtype) if op is Ops.MAX else dtypes.max(x.dtype)
-    return scan(x, axis, _extreme(op, limit))
+    wide = accumulation_dtype(x.dtype) if x.dtype.is_float else x.dtype  # as of a whole row
+    limit = dtypes.min(wide) if op is Ops.MAX else dtypes.max(wide)
+    return scan(x._in_type(wide), axis, _extreme(op, limit))._in_type(x.dtype)
 
 
 @functools.lru_cache(maxsize=64)
