@@ -35,6 +35,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.compile.passes.stages import Library, RuleSets, Tactic, parts_of
 from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.keep_window import Axis
 from proofgrad.core.compile.steps.loop_nest import STEPS, StepRefused, lowered
 from proofgrad.core.compile.steps.stage import Digit
 from proofgrad.core.compile.text.reader import read_named
@@ -240,6 +241,12 @@ class _Arguments:
             ]
         )
 
+    def axes(self) -> tuple[Axis, ...]:
+        """Axes of a window as `along t0, r3 into r5, r6 by 6, 3, 4, 1`: places, loops, a size and a stride of each."""
+        places, numbers = self.nodes(self.after("along")), self.numbers("by")
+        parts = zip(places, numbers[::2], numbers[1::2], self.made(), strict=True)
+        return tuple([Axis(*part) for part in parts])
+
     def roles(self) -> dict[UOp, AxisRole]:
         """Loops as `r0 as thread, r1 as vector`."""
         return {
@@ -276,6 +283,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "begin_after_hidden": lambda a: (a.node(), a.nodes(a.after("along"))),
     "end_before_hidden": lambda a: (a.node(), a.nodes(a.after("along"))),
     "extend": lambda a: (a.node(),),
+    "keep_window": lambda a: (a.node(), *a.nodes(a.after("from")), a.axes()),
     "keep_in_item": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "join_sums": lambda a: (a.node(),),
     "leave": lambda a: (a.node(),),

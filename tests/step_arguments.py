@@ -13,8 +13,9 @@ from itertools import chain, combinations, islice, permutations, product
 from typing import Any
 
 from proofgrad.core.compile.nests.loops import size_of
-from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.strides import coefficient, loops_below
 from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.keep_window import Axis
 from proofgrad.core.compile.steps.stage import Digit
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -135,6 +136,44 @@ def for_keep(graph: UOp) -> Iterator[Arguments]:
             for other, its in product((*values, FOREIGN), own):
                 yield _call(value, (loop,), (one,), [(other, (its,))])
         yield _call(value, (), ())
+
+
+def for_keep_window(graph: UOp) -> Iterator[Arguments]:
+    own = loops_in(graph)
+    for load in [n for n in graph.toposort() if n.op is Ops.LOAD]:
+        index = load.src[0].src[1]
+        for inner in chain.from_iterable(combinations(own, count) for count in (0, 1, 2)):
+            first = index.substitute({x: UOp.index(0) for x in inner})
+            others = tuple([x for x in own if x not in inner])
+            for size, apart in product((0, 1, 2, 3, 6, 12), ((), others)):
+                yield _call(load, first, (_axis(index - first, size),), apart)
+            for loop in inner:
+                if step := coefficient(index, loop):
+                    one = _axis(loop, size_of(loop), step)
+                    behind = _axis(index - first - loop * step, 6, 1, 23)
+                    yield _call(load, first, (one, behind))
+                    yield _call(load, first, (behind, one))
+                    yield _call(load, first, (_axis(loop, size_of(loop) + 2, step), behind))
+                    yield _call(load, first, (_axis(loop, size_of(loop), step + 1), behind))
+                    yield _call(load, first, (one, _axis(behind.place, 6)))
+        distance, start = index - UOp.index(0), UOp.index(0)
+        for number, role in ((FREE, role) for role in AxisRole):
+            yield _call(load, start, (_axis(distance, 24, 1, number, role),))
+        for taken in own:
+            yield _call(load, start, (_axis(distance, 24, 1, taken.arg[0]),))
+        for wrong in (UOp.index(1), UOp.index(-1), FOREIGN):
+            yield _call(load, wrong, (_axis(distance, 24),))
+            yield _call(load, wrong, (_axis(distance - wrong, 24),))
+        yield _call(load, start, (_axis(distance, 24),), (FOREIGN,))
+        yield _call(load, index, ())
+    for other in (FOREIGN, graph, FOREIGN_SUM):
+        yield _call(other, UOp.index(0), (_axis(UOp.index(0), 1),))
+
+
+def _axis(
+    place: UOp, size: int, stride: int = 1, number: int = FREE, role: AxisRole = AxisRole.REDUCE
+) -> Axis:
+    return Axis(place, size, stride, NewLoop(number, role))
 
 
 def for_stage(graph: UOp) -> Iterator[Arguments]:
@@ -382,6 +421,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "run_as": for_run_as,
     "unroll": for_unroll,
     "local_buffer": for_keep,
+    "keep_window": for_keep_window,
     "stage": for_stage,
     "deinterleave": for_deinterleave,
     "pad_rows": for_pad_rows,

@@ -40,6 +40,7 @@ from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.deinterleave import deinterleave
 from proofgrad.core.compile.steps.join import join_sums
+from proofgrad.core.compile.steps.keep_window import MOST_TOLD_APART, Axis, keep_window
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, StepRefused, check_whole
@@ -457,6 +458,62 @@ def test_loops_of_what_is_kept_are_collapsed_in_their_order() -> None:
     nest = nest_of_stores(store(a, kept_value(kept_memory(load(X, row_major(r, s)), r, s), a)))
     assert len(nodes(collapse(nest, (r, s), ROW), Ops.RANGE)) == 2
     refused(lambda: collapse(nest, (s, r), ROW), "have an order")
+
+
+def window_kept(
+    nest: LoopNest, first: UOp, place: UOp, size: int, stride: int = 1, apart: tuple[UOp, ...] = ()
+) -> LoopNest:
+    (value,) = nodes(nest, Ops.LOAD)
+    return keep_window(nest, value, first, (Axis(place, size, stride, ROW),), apart)
+
+
+def test_a_window_is_kept_if_places_lie_in_it_and_positions_are_theirs() -> None:
+    (a,), (r,) = loops(3), inner_loops(2)
+    nest = nest_of_stores(store(a, reduce(Ops.ADD, load(X, a * 2 + r), r)))
+    kept = window_kept(nest, a * 2, r, 2)
+    assert len(nodes(kept, Ops.LOCAL_BUFFER)) == 1
+    refused(lambda: window_kept(nest, a * 2, r, 1), "places outside")
+    refused(lambda: window_kept(nest, a * 2 + 1, r - 1, 2), "places outside")
+    refused(lambda: window_kept(nest, a * 2 + 1, r, 2), "another position")
+    refused(lambda: window_kept(nest, a * 2, r, 2, 2), "another position")
+    foreign = UOp.range(3, 77)
+    refused(lambda: window_kept(nest, foreign, a * 2 + r - foreign, 9), "does not change with")
+    (value,) = nodes(nest, Ops.LOAD)
+    refused(lambda: keep_window(nest, value, a * 2 + r, ()), "no axes")
+
+
+def test_what_is_read_under_a_mask_is_kept_in_no_window() -> None:
+    (a,), (r,) = loops(3), inner_loops(2)
+    nest = nest_of_stores(store(a, reduce(Ops.ADD, load(X, a + r, mask=a + r < 3), r)))
+    refused(lambda: window_kept(nest, a, r, 2), "without a mask")
+
+
+def test_places_are_told_apart_by_the_iterations_of_a_few_loops_alone() -> None:
+    """Lines of 3 in lines of 5: of 4 numbers from 4 * a on the last is 5 places behind the first at most."""
+    (a,), (r,) = loops(3), inner_loops(4)
+    number, start = a * 4 + r, a * 4
+    index = number // 3 * 5 + number % 3
+    nest = nest_of_stores(store(a, reduce(Ops.ADD, load(X, index), r)))
+    place = r + (number // 3 - start // 3) * 2
+    first = start // 3 * 5 + start % 3
+    assert nodes(window_kept(nest, first, place, 6, apart=(a,)), Ops.LOCAL_BUFFER)
+    refused(lambda: window_kept(nest, first, place, 5, apart=(a,)), "places outside")
+    refused(lambda: window_kept(nest, first, place, 6), "places outside")
+    (many,) = loops(MOST_TOLD_APART + 1)
+    number, start = many * 4 + r, many * 4
+    long = nest_of_stores(store(many, reduce(Ops.ADD, load(X, number // 3 * 5 + number % 3), r)))
+    place = r + (number // 3 - start // 3) * 2
+    first = start // 3 * 5 + start % 3
+    refused(lambda: window_kept(long, first, place, 6, apart=(many,)), "places outside")
+
+
+def test_a_quotient_of_a_quotient_is_one_and_a_remainder_what_it_leaves() -> None:
+    """Images of 2 lines of 3: line and image of a number are quotients of it, of which one is also a quotient of the other."""
+    (a,), (r,) = loops(2), inner_loops(6)
+    number = a * 6 + r
+    index = number // 3 % 2 * 3 + number // 6 * 6 + number % 3
+    nest = nest_of_stores(store(a, reduce(Ops.ADD, load(X, index), r)))
+    assert nodes(window_kept(nest, a * 6, r, 6), Ops.LOCAL_BUFFER)
 
 
 # -- limits -------------------------------------------------------------------------------------------

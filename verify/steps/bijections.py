@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from proofgrad.core.compile.steps import keep_window
 from proofgrad.core.compile.steps.bijection import Bijection
 from proofgrad.core.compile.steps.collapse import collapse_law
 from proofgrad.core.compile.steps.deinterleave import (
@@ -348,6 +349,49 @@ def copied_apart(world: World) -> None:
     world.suppose(slot == slot_of(other, beside, length))
     world.claim("the phase is the same", phase == other)
     world.claim("the position is the same", position == beside)
+
+
+def kept_of_window(axes: int) -> Claim:
+    """What is read at the places of a window is the element that was read from the memory, which is filled there."""
+
+    def claim(world: World) -> None:
+        first, elements = world.number("first"), world.number("elements", 1)
+        sizes = [world.number(f"n{k + 1}", 1) for k in range(axes)]
+        strides = [world.number(f"stride {k + 1}") for k in range(axes)]
+        places = _counters(world, "place", sizes)
+        index = world.number("index", 0, elements)
+        world.suppose(index == keep_window.position_of(first, places, strides))
+        (position,) = collapse_law(axes).new(*places, *sizes)
+        filled = collapse_law(axes).old(position, *sizes)
+        for k, (place, at) in enumerate(zip(places, filled)):
+            world.claim(f"the place along axis {k + 1}", place == at)
+        there = keep_window.position_of(first, filled, strides)
+        world.claim("the element", there == index)
+        world.claim("it is filled", keep_window.is_element(there, elements))
+
+    return claim
+
+
+def filled_from_memory(world: World) -> None:
+    """What a window is filled from is an element of the memory."""
+    position, elements = world.number("position"), world.number("elements", 0)
+    world.suppose(keep_window.is_element(position, elements))
+    world.claim("not before the first", 0 <= position)
+    world.claim("not behind the last", position < elements)
+
+
+def left_by_quotient(world: World) -> None:
+    """A number without its quotient times the divisor is its remainder."""
+    number, by = world.number("number"), world.number("by", 1)
+    left = keep_window.remainder(number, number // by, by)
+    world.claim("the remainder", left == number % by)
+
+
+def quotient_of_quotient(world: World) -> None:
+    """A number divided by one and then by another is divided by their product."""
+    number, first, then = world.number("number"), world.number("first", 1), world.number("then", 1)
+    at_once = keep_window.quotient_at_once(number, first, then)
+    world.claim("the quotient", number // first // then == at_once)
 
 
 def padded_element(world: World) -> None:

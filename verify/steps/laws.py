@@ -246,6 +246,25 @@ LAWS: dict[str, Law] = {
         " node; that all items come to each wait (steps/running.py), and that waits stand between what items fill and read,"
         " in each Linear (verify/kernels/waiting.py)",
     ),
+    "keep_window": Law(
+        {
+            name: claim
+            for k in range(1, MOST_LOOPS + 1)
+            for name, claim in (
+                (f"{k} digits have one position", _POSITIONS[f"{k} digits have one position"]),
+                (f"along {k} axes the element that was read", iterations.kept_of_window(k)),
+            )
+        }
+        | {
+            "a window is filled from elements": iterations.filled_from_memory,
+            "a remainder is what quotients leave": iterations.left_by_quotient,
+            "a quotient of a quotient is one": iterations.quotient_of_quotient,
+            "an item reads what was filled last": folds.between_waits,
+        }
+        | _INSIDE,
+        "that a position is one of a window, by linear forms; that places are inside of the window, by facts, for each iteration of a few"
+        " loops; as of local_buffer the loops in which memory is filled anew, and the waits",
+    ),
     "all_reduce": Law(
         rounds.claims()
         | {"a loop takes in each iteration once": folds.taken_once}

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proofgrad.core.compile.nests.loops import BINDERS, size_of
-from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.compile.nests.weighted_sums import run_together
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
@@ -68,24 +68,22 @@ def _check_loops(
     nest: LoopNest, value: UOp, loops: tuple[UOp, ...], made: tuple[NewLoop, ...]
 ) -> None:
     """Raises: StepRefused unless a value can be kept along these loops."""
-    nodes, free = toposort((nest.graph,)), loops_below(nest.graph)
+    free = loops_below(nest.graph)
     require(value in free, "a value that is not in the nest", value)
     require_value(value)
     require(0 < len(loops) == len(made) == len(set(loops)), "no loops, or one twice", *loops)
     require(len(loops) <= MOST_LOOPS, "more loops at once than", MOST_LOOPS)
     require(set(loops) <= free[value], "a loop that the value does not change with", *loops)
     require_fixed(loops)
-    outside = free[value].difference(loops)
-    _check_outside(nodes, value, outside, free[nest.graph])
+    require_fill(nest, free[value].difference(loops), made)
+
+
+def require_fill(nest: LoopNest, outside: frozenset[UOp], made: Sequence[NewLoop]) -> None:
+    """Raises: StepRefused unless memory may be filled by loops `made`, anew in each iteration of those outside: of results, or of one reduction."""
+    nodes, results = toposort((nest.graph,)), loops_of(nest.graph)
     numbers, new = {n.arg[0] for n in nodes if n.op is Ops.RANGE}, [loop.number for loop in made]
     is_free = numbers.isdisjoint(new) and len(set(new)) == len(new)
     require(is_free, "a loop of this number is there", *new)
-
-
-def _check_outside(
-    nodes: Sequence[UOp], value: UOp, outside: frozenset[UOp], results: frozenset[UOp]
-) -> None:
-    """Raises: StepRefused unless memory may be filled anew in each iteration of these loops: of results, or of one reduction."""
     of_kept = {loop for n in nodes if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
     is_plain = of_kept.isdisjoint(outside)
     require(is_plain, "what is kept changes with a loop of what is kept", *outside)
