@@ -219,11 +219,11 @@ def work_of(source: Source) -> Work:
         if n.op is Ops.FILLED and is_of_group(n.src[1:])
     }
     program, texts = source.program, [1]  # how often the text has what is in the open loops
-    copied = copies_of(program)
+    held = held_in_registers(program, PTXDialect.row_part_bytes)
+    copied = copies_of(program, held)
     written_out = turns_written_out(program, group_size(program), frozenset(copied.values()))
     parts = [ahead.parts for ahead in filled_ahead(program).values()]
     kept = frozenset([n for n in program.src if n.op is Ops.FILLED])
-    held = held_in_registers(program, PTXDialect.row_part_bytes)
     written_whole = frozenset().union(*[part.loops for part in held.values()])
     rows = loads_together(program, kept, source.group_size)
     # Accesses of shared memory since the last loop began or ended; of these what a loop that is written out for registers leaves as it is.

@@ -1,17 +1,27 @@
 """What an index is a multiple of, for wide loads of machines that ask for it.
 
-Owns: a power of two that divides an index for all values of its loops. Does not own: how buffers lie (dialect.py).
+Owns: a power of two that divides an index for all values of its loops; whether none of them is negative. Does not own: how buffers lie (dialect.py).
 
 Index terms of Linear are machine integers of which every value fits (steps/narrow.py), and wrapping keeps powers of two.
 """
 
 from __future__ import annotations
 
-from proofgrad.core.ir.op_names import ADD, CONST, MUL, NEG
+from proofgrad.core.ir.op_names import ADD, CONST, MUL, NEG, RANGE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 MOST = 1 << 4
+
+
+_UPWARD = frozenset({ADD, MUL, CONST, RANGE, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHR, Ops.AND, Ops.MIN})
+
+
+def counts_up(term: UOp) -> bool:
+    """Whether an index is shown to be 0 or more by what it is made of: loops, and numbers that are so."""
+    nodes = toposort((term,), lambda n: n.op is not RANGE)
+    is_made = all([n.op in _UPWARD for n in nodes])
+    return is_made and all([n.arg >= 0 for n in nodes if n.op is CONST])
 
 
 def largest_power_of_two(term: UOp) -> int:

@@ -4,11 +4,13 @@ Owns: which stores are such copies, their text. Does not own: the instruction (a
 
 A store of memory that is filled ahead copies what was loaded: as it is, 4, 8 or 16 bytes, from one position to another, or zeros where a
 mask is off. Nothing else is made of the load. Such a copy needs no register, and nobody waits for it before the next wait of the group.
+In a kernel that fills memory ahead so do other stores of what a group keeps, and waits for: the wait behind them is for all copies.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from proofgrad.backends.llvm.memory import Position, alignment
 from proofgrad.backends.llvm.writer import Writer
@@ -19,12 +21,18 @@ from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 BYTES = (4, 8, 16)
 
 
-def copies_of(linear: UOp) -> dict[UOp, UOp]:
-    """The loads whose value a store of memory that is filled ahead copies, each with that store."""
+def copies_of(linear: UOp, alone: Collection[UOp] = ()) -> dict[UOp, UOp]:
+    """The loads whose value a store of memory of a group copies, each with that store, where some is filled ahead.
+
+    `alone`: memory for which nobody waits.
+    """
     filled = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
-    ahead = [n.src[0] for n in filled if n.src[1].arg[1] is AxisRole.AHEAD]
+    if not any([n.src[1].arg[1] is AxisRole.AHEAD for n in filled]):
+        return {}
+    stores = [n.src[0] for n in filled]
+    waited = [n for n in stores if n.op is Ops.STORE and n.src[0].src[0] not in alone]
     uses = Counter([s for n in linear.src for s in n.src])
-    return {n.src[1]: n for n in ahead if uses[n.src[1]] == 1 and _is_copy(n)}
+    return {n.src[1]: n for n in waited if uses[n.src[1]] == 1 and _is_copy(n)}
 
 
 def _is_copy(store: UOp) -> bool:

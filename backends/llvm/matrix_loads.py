@@ -24,7 +24,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from proofgrad.backends.llvm.alignment import largest_power_of_two
+from proofgrad.backends.llvm.alignment import counts_up, largest_power_of_two
 from proofgrad.backends.llvm.matrix_rows import MATRICES, Row, places_of, rows_of
 from proofgrad.core.ir.fragments import GROUPS, QUARTERS, WARP, fragments_of
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, LOAD, MMA, MUL, RANGE, TF32
@@ -205,8 +205,27 @@ def _value(
         return _Values([x * times for x in one.numbers], others)
     function = operator.mul if node.op is MUL else _FUNCTIONS.get(node.op)
     if function is None or one.others or other.others:
-        return None
+        return _of_rows(node, below)
     return _Values(list(map(function, one.numbers, other.numbers)))
+
+
+def _of_rows(node: UOp, below: Sequence[_Values]) -> _Values | None:
+    """Any function of what is the same for the items of a row is so itself, whatever it is."""
+    if node.dtype.lanes > 1 or node.op not in ELEMENTWISE:
+        return None
+    apart = QUARTERS if _divides_rows(node, below) else 1
+    rows = [[x // apart for x in one.numbers] for one in below]
+    if any([x != one[k - k % QUARTERS] for one in rows for k, x in enumerate(one)]):
+        return None
+    return _Values([0] * len(rows[0]), [(node, 1)])
+
+
+def _divides_rows(node: UOp, below: Sequence[_Values]) -> bool:
+    """Whether a quotient is the same for numbers that differ within as many as a row has items: as (i + 4 * k) // 112 is that of i // 4 + k by 28."""
+    if node.op is not Ops.TRUNCDIV or node.src[1].op is not CONST or node.src[1].arg % QUARTERS:
+        return False
+    others = [largest_power_of_two(term) * times for term, times in below[0].others]
+    return not any([n % QUARTERS for n in others]) and counts_up(node.src[0])
 
 
 def _are_rows(values: _Values | None, group: int, word: int, is_across: bool) -> bool:

@@ -117,8 +117,9 @@ class PrinterState(ABC):
         self.waiting = frozenset().union(*together.values()).difference(together)
         self.tiles = tiles_of(linear) if dialect.has_tiles else {}
         self.has_exit = False
-        self.waits = waits(linear, {*self.by_warps, *self.held})
-        self.copies = copies_of(linear) if dialect.copies_ahead else {}
+        alone = {*self.by_warps, *self.held}
+        self.waits = waits(linear, alone)
+        self.copies = copies_of(linear, alone) if dialect.copies_ahead else {}
         self.copied = frozenset(self.copies.values())
         of_items = self.group is not None
         self.read_along: dict[UOp, TransposedLoad] = {}
