@@ -204,6 +204,7 @@ class Schedule:
     blocks: Blocks | None = None
     shared: SharedTile | None = None  # items of a group that share operands in memory of the group
     warps: WarpTile | None = None  # warps of a group that multiply by matrix units
+    windows: bool | None = None  # whether they keep what their tile reads of an image once
     ahead: int | None = (
         None  # blocks of steps whose operands a group copies while it multiplies one
     )
@@ -458,6 +459,7 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
         _warps,
         f"none, or ROWWARPSxCOLUMNWARPSxROWTILESxCOLUMNTILES, up to {MOST_WARPS} warps, up to {MOST_COPIES} tiles",
     ),
+    "windows": _SWITCH,
     "ahead": (_ahead, f"on, off or a number of blocks up to {MOST_AHEAD}"),
     "staged": (_staged, "none, rows, columns or rows+columns"),
     "packed": _SWITCH,

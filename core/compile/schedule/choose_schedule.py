@@ -43,6 +43,7 @@ from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vect
 from proofgrad.core.compile.schedule.warp_blocks import choose_warp_rows, rows_ahead
 from proofgrad.core.compile.schedule.warp_tables import NO_TABLES, choose_tables
 from proofgrad.core.compile.schedule.warp_tiles import choose_warps, warps_ahead
+from proofgrad.core.compile.schedule.warp_windows import choose_window
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -113,10 +114,12 @@ def _of_warps(kernel: UOp, warps: WarpTile, target: Target, override: Schedule) 
     staged = choose_tables(kernel, warps, target, override)
     if staged != NO_TABLES:
         return Schedule(tiled=True, warps=warps, staged=staged, reduction_block=0)
-    ahead = warps_ahead(kernel, warps, target, override)
+    window = choose_window(kernel, warps, target, override)
+    ahead = warps_ahead(kernel, warps, target, override, window)
     return Schedule(
         tiled=True,
         warps=warps,
+        windows=True if window is not None else None if override.windows is None else False,
         ahead=ahead,
         staged=None if override.staged is None else staged,
         reduction_block=0,

@@ -21,11 +21,12 @@ UNKNOWN = 2
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """Items of a group, words of 4 bytes that each holds as sums, bytes that the group keeps."""
+    """Items of a group, words of 4 bytes that each holds as sums, bytes that the group keeps; beside these those that it keeps once."""
 
     items: int
     held_words: int
     kept_bytes: int
+    once_bytes: int = 0
 
 
 def groups_of_unit(shape: GroupShape, target: Target) -> int:
@@ -38,5 +39,6 @@ def groups_of_unit(shape: GroupShape, target: Target) -> int:
         warps = PARTS * (target.unit_registers // PARTS // of_warp)
         limits.append(warps // -(-shape.items // target.lockstep))
     if target.unit_local_bytes:
-        limits.append(target.unit_local_bytes // (shape.kept_bytes + target.lost_local_bytes))
+        kept = shape.kept_bytes + shape.once_bytes
+        limits.append(target.unit_local_bytes // (kept + target.lost_local_bytes))
     return max(1, min(limits, default=UNKNOWN))

@@ -163,11 +163,13 @@ def copies_ahead(
     if override.ahead is None and not target.copies_ahead:
         return None
     if override.ahead is not None:
-        fits = (override.ahead + 1) * shape.kept_bytes <= target.local_bytes
+        fits = (override.ahead + 1) * shape.kept_bytes <= target.local_bytes - shape.once_bytes
         return override.ahead if fits and override.ahead < blocks else 0
-    room = target.local_bytes_of(groups_of_unit(replace(shape, kept_bytes=0), target))
+    groups = groups_of_unit(replace(shape, kept_bytes=0), target)
+    room = target.local_bytes_of(groups) - shape.once_bytes
     wanted = min(most, blocks - 1, max(1, room // shape.kept_bytes - 1))
-    return wanted if (wanted + 1) * shape.kept_bytes <= target.local_bytes else 0
+    whole = (wanted + 1) * shape.kept_bytes + shape.once_bytes
+    return wanted if whole <= target.local_bytes else 0
 
 
 def shares_ahead(

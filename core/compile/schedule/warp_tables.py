@@ -88,7 +88,7 @@ def choose_tables(kernel: UOp, way: WarpTile, target: Target, override: Schedule
 def get_tables(product: GroupProduct, unit: MatrixUnit, target: Target) -> tuple[bool, bool]:
     """Whether the factors of rows and of columns get a table where one is asked for: windows that are read in whole loads, as those of a copy, get none."""
     rows, columns = [
-        operand.is_by_element or not _overlaps(read_by_unit(factor, unit))
+        operand.is_by_element or not overlaps(read_by_unit(factor, unit))
         for factor, operand in zip(
             (product.row_factor, product.column_factor), operands_of(product, unit, target)
         )
@@ -112,7 +112,7 @@ def images_of(
 
 def _channels_of(value: UOp, steps: Sequence[UOp], target: Target) -> Channels | None:
     """How a factor reads windows of images, if these overlap, and a copy with channels innermost is read in copies that go on by themselves."""
-    if not _overlaps(value) or len(steps) > 1 + MOST_PARTS or _memory(value) > LARGEST_TABLE:
+    if not overlaps(value) or len(steps) > 1 + MOST_PARTS or _memory(value) > LARGEST_TABLE:
         return None
     index = value.src[0].src[1]
     is_of_loops = all([n.src or n.op is Ops.CONST for n in toposort((index,))])
@@ -132,7 +132,7 @@ def _channels_of(value: UOp, steps: Sequence[UOp], target: Target) -> Channels |
     return Channels(loop, image) if width * value.dtype.itemsize >= WORD_BYTES else None
 
 
-def _overlaps(value: UOp) -> bool:
+def overlaps(value: UOp) -> bool:
     """Whether a factor is a load that reads what lies in memory more than once."""
     is_load = value.op is Ops.LOAD and value.src[0].src[0].op is Ops.PARAM
     return is_load and _memory(value) < _length(value)

@@ -125,21 +125,50 @@ def _fits(way: WarpTile, unit: MatrixUnit, target: Target) -> bool:
     )
 
 
-def _bytes(way: WarpTile, unit: MatrixUnit, target: Target) -> int:
-    """Local memory that a group needs."""
-    return sum(tile_sizes(way, unit)) * QUARTERS * held_steps(unit, target) * unit.factor.itemsize
+def _bytes(way: WarpTile, unit: MatrixUnit, target: Target, window: Window | None = None) -> int:
+    """Local memory that a group needs for a block of steps."""
+    high = sum(_copied_sides(way, unit, window))
+    return high * QUARTERS * held_steps(unit, target) * unit.factor.itemsize
 
 
-def warps_ahead(kernel: UOp, way: WarpTile, target: Target, override: Schedule) -> int | None:
+def _copied_sides(way: WarpTile, unit: MatrixUnit, window: Window | None) -> list[int]:
+    """Rows and columns of a group that it copies for each block of steps."""
+    sides = tile_sizes(way, unit)
+    return [n if window is None or window.factor != k else 0 for k, n in enumerate(sides)]
+
+
+def warps_ahead(
+    kernel: UOp, way: WarpTile, target: Target, override: Schedule, window: Window | None = None
+) -> int | None:
     """Of how many of the next blocks of steps the operands are copied while one is multiplied."""
     product = find_product(kernel)
     unit = None if product is None else unit_of(product, target)
     assert product is not None and unit is not None
     blocks = -(-product.sizes[3] // (QUARTERS * held_steps(unit, target)))
-    shape = GroupShape(way.warps * WARP, _sums(way, unit), _bytes(way, unit, target))
+    once = 0 if window is None else window.nbytes
+    shape = GroupShape(way.warps * WARP, _sums(way, unit), _bytes(way, unit, target, window), once)
     by_element = [x.is_by_element for x in operands_of(product, unit, target)]
     most = LOADED_AHEAD if any(by_element) else AHEAD
     return copies_ahead(shape, blocks, most, target, override)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Of the memory that a factor reads, of rows (0) or of columns (1), what a tile does: `size` places so many elements apart.
+
+    `row`: elements that are kept of each, `row_bytes` long.
+    """
+
+    factor: int
+    size: int
+    stride: int
+    row: int
+    row_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        """That a group keeps."""
+        return self.size * self.row_bytes
 
 
 class Lies(Enum):
@@ -211,22 +240,31 @@ def cycles_of_tile(
     product: GroupProduct,
     by_element: Sequence[bool],
     target: Target,
+    window: Window | None = None,
 ) -> float:
-    """Cycles of a unit, for all groups that it has; `by_element`: of rows and of columns."""
+    """Cycles of a unit, for all groups that it has; `by_element`: of rows and of columns. `window`: what groups keep once."""
     batch, rows, columns, steps = product.sizes
     high, wide = tile_sizes(way, unit)
     groups = batch * -(-rows // high) * -(-columns // wide)
     of_unit = -(-groups // (target.units or GROUPS_AT_ONCE))
-    shape = GroupShape(way.warps * WARP, _sums(way, unit), 2 * _bytes(way, unit, target))
+    once = 0 if window is None else window.nbytes
+    kept = 2 * _bytes(way, unit, target, window)
+    shape = GroupShape(way.warps * WARP, _sums(way, unit), kept, once)
     at_once = min(of_unit, groups_of_unit(shape, target))
     blocks = -(-steps // (QUARTERS * held_steps(unit, target)))
-    block = _block_cycles(way, unit, by_element, at_once, target)
+    block = _block_cycles(way, unit, by_element, at_once, target, window)
     results = high * wide * unit.total.itemsize / STORED_BYTES
-    return of_unit * (blocks * block + results + FIRST_CYCLES / at_once)
+    first = max(FIRST_CYCLES / at_once, once / FAR_BYTES)  # copies that are waited for together
+    return of_unit * (blocks * block + results + first)
 
 
 def _block_cycles(
-    way: WarpTile, unit: MatrixUnit, by_element: Sequence[bool], at_once: int, target: Target
+    way: WarpTile,
+    unit: MatrixUnit,
+    by_element: Sequence[bool],
+    at_once: int,
+    target: Target,
+    window: Window | None,
 ) -> float:
     """Of one group for one block of steps, where so many groups share a unit.
 
@@ -241,8 +279,9 @@ def _block_cycles(
     multiplying *= max(1.0, SCHEDULERS / warps) + MORE_WARPS / warps
     read = way.warps * of_warp * steps * nbytes / LOCAL_BYTES
     as_it_lies, stored = nbytes / LOCAL_BYTES, ELEMENT_CYCLES * max(LEAST_ELEMENT, nbytes)
-    copied = sum([n * steps * (stored if x else as_it_lies) for n, x in zip(sides, by_element)])
-    far = sum(sides) * steps * nbytes / FAR_BYTES
+    moved = _copied_sides(way, unit, window)
+    copied = sum([n * steps * (stored if x else as_it_lies) for n, x in zip(moved, by_element)])
+    far = sum(moved) * steps * nbytes / FAR_BYTES
     near = read + copied
     hidden = min(multiplying, near)
     waits_once = target.copies_ahead and unit.word > 0 and not any(by_element)

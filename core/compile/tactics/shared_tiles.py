@@ -168,12 +168,12 @@ def product_of_unit(
     return product, unit
 
 
-def as_one(nest: LoopNest, loops: Sequence[UOp]) -> tuple[LoopNest, UOp]:
-    """Several loops, outermost first, as one."""
+def as_one(nest: LoopNest, loops: Sequence[UOp], number: int | None = None) -> tuple[LoopNest, UOp]:
+    """Several loops, outermost first, as one. `number`: of that, if not the first that is free."""
     if len(loops) == 1:
         return nest, loops[0]
     require(len(loops) <= MOST_LOOPS, "so many loops of one side", len(loops))
-    made = NewLoop(fresh_number(nest.graph), loops[0].arg[1])
+    made = NewLoop(fresh_number(nest.graph) if number is None else number, loops[0].arg[1])
     size = prod([size_of(x) for x in loops])
     return collapse(nest, tuple(loops), made), UOp.range(size, *_arguments(made))
 

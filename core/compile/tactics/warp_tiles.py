@@ -16,6 +16,7 @@ warp reads rows of 16 bytes at once and hands out words of them, j is counted in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import gcd, prod
 
 from proofgrad.core.compile.machine.target import MatrixUnit, Target
@@ -31,10 +32,11 @@ from proofgrad.core.compile.schedule.warp_tiles import (
     operands_of,
     unit_of,
 )
+from proofgrad.core.compile.schedule.warp_windows import window_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.local_buffer import local_buffer
-from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, require
 from proofgrad.core.compile.steps.mma import mma, read_by_unit
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.run_as import run_as
@@ -50,6 +52,7 @@ from proofgrad.core.compile.tactics.shared_tiles import (
     product_of_unit,
     together,
 )
+from proofgrad.core.compile.tactics.warp_windows import kept_in_window
 from proofgrad.core.ir.fragments import GROUPS, QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -57,6 +60,43 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
     """The kernel of one product as warps of groups, as its schedule says."""
+    if schedule.windows:
+        with suppress(StepRefused):  # then what it would keep is copied for each block of steps
+            return _from_window(nest, schedule, target)
+    return _from_blocks(nest, schedule, target)
+
+
+def _from_window(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
+    """One factor is read from a window that groups keep once, the other from what they copy for each block of steps."""
+    (product, unit), tile = product_of_unit(nest, target, unit_of), schedule.warps
+    window = None if tile is None else window_of(product, tile, unit, target)
+    require(window is not None, "no window of memory that a group may keep")
+    assert tile is not None and window is not None
+    operands = operands_of(product, unit, target)
+    nest, row = as_one(nest, product.rows)
+    nest, column = as_one(nest, product.columns)
+    number = fresh_number(nest.graph)  # of the steps as one loop, which stay as they are until then
+    part = _Parts(number + 1, tile, unit, held_steps(unit, target))
+    sides = [part.side(k, True) for k in range(len(operands))]
+    for loop, made, operand in zip((row, column), sides, operands):
+        nest = _split_side(nest, loop, made, operand, part)
+    loops, kept = _reduction(nest).src[1:], operands[window.factor]
+    inner = [*[part.loop(one) for one in sides[window.factor]], *loops]
+    value = read_by_unit(_reduction(nest).src[0].src[kept.factor], unit)
+    items = tile.warps * WARP
+    nest = kept_in_window(nest, value, window, inner, items, kept.width, part.end)
+    nest, step = as_one(nest, loops, number)
+    nest = split(nest, step, part.sizes_of_steps, (NewLoop(*step.arg), *part.steps))
+    nest = as_groups(nest, (*product.others, row, column), part.group.number)
+    other = operands[1 - window.factor]
+    value = read_by_unit(_reduction(nest).src[0].src[other.factor], unit)
+    nest = _kept(nest, value, sides[1 - window.factor], other, part)
+    nest = _by_units(nest, part)
+    return filled_ahead(nest, step, schedule.ahead) if schedule.ahead else nest
+
+
+def _from_blocks(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
+    """Both factors are read from what groups copy for each block of steps."""
     (product, unit), tile = product_of_unit(nest, target, unit_of), schedule.warps
     assert tile is not None
     operands = operands_of(product, unit, target)
@@ -65,8 +105,7 @@ def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNes
     nest, step = as_one(nest, product.reduction.src[1:])
     part = _Parts(fresh_number(nest.graph), tile, unit, held_steps(unit, target))
     sides = [part.side(k, operand.lies is not Lies.IN_TILES) for k, operand in enumerate(operands)]
-    steps = tuple([part.sizes[one] for one in part.steps])
-    nest = split(nest, step, steps, (NewLoop(*step.arg), *part.steps))
+    nest = split(nest, step, part.sizes_of_steps, (NewLoop(*step.arg), *part.steps))
     if is_masked(_reduction(nest).src[0]):
         nest = unmask(nest, _reduction(nest))
     for loop, made, operand in zip((row, column), sides, operands):
@@ -251,6 +290,7 @@ class _Parts:
         self.column_tile = NewLoop(number + 4, AxisRole.UPCAST)
         self.row, self.column = NewLoop(number + 5), NewLoop(number + 6)
         self.group = NewLoop(number + 7, AxisRole.BLOCK)
+        self.end = number + 11  # behind the numbers of all
         self.sizes = {
             self.step: QUARTERS * steps,
             self.row_warp: tile.row_warps,
@@ -267,6 +307,11 @@ class _Parts:
                 [NewLoop(number + 8 + k, AxisRole.REDUCE) for k in range(len(sizes))]
             )
             self.sizes.update(zip(self.steps, sizes))
+
+    @property
+    def sizes_of_steps(self) -> tuple[int, ...]:
+        """Of the loops of steps."""
+        return tuple([self.sizes[one] for one in self.steps])
 
     def side(self, number: int, as_it_lies: bool) -> tuple[NewLoop, ...]:
         """The loops of rows (0) or columns (1): of neighbours each is in another tile where these are what is read in vectors."""

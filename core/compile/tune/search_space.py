@@ -134,7 +134,9 @@ def _of_contraction(
 def _of_warps(kernel: UOp, target: Target, choices: Schedule) -> list[Schedule]:
     """Other tiles of warps, and none, with which items multiply by themselves."""
     tiles = [NO_WARP_TILE, *ways_of_warps(kernel, target)]
-    return [replace(choices, warps=tile) for tile in tiles]
+    whole = choose_schedule(kernel, target, replace(choices, windows=True))
+    windows = [replace(choices, windows=on) for on in (True, False) if whole.windows]
+    return [*windows, *[replace(choices, warps=tile) for tile in tiles]]
 
 
 def _of_shared(kernel: UOp, target: Target, choices: Schedule) -> list[Schedule]:
