@@ -152,6 +152,14 @@ def test_where_there_is_no_window_none_is_kept(sizes: dict[str, int]) -> None:
         made.realize()
 
 
+def test_lines_that_begin_before_the_last_would_go_on_are_kept_in_no_window() -> None:
+    """7 pixels of every second of 13: the place of a pixel is twice its number, less its line."""
+    image, weights = memory(1, 32, 9, 13), memory(16, 32, 3, 1)
+    made = image.conv2d(weights, stride=2)
+    with pytest.raises(ScheduleError, match="windows=on"), schedule("windows=on"), compile_only():
+        made.realize()
+
+
 def test_a_window_is_as_long_as_what_a_tile_reads() -> None:
     """Of 28 x 28 pixels a tile of 64 has 36 in the third line at most: 3 lines of 30, then 2 lines and 2 pixels more."""
     kernels, made = list[UOp](), convolution()

@@ -92,12 +92,12 @@ def _window(
 
 
 def _length(side: tuple[UOp, ...], strides: dict[UOp, int], high: int) -> int | None:
-    """From the first to the last position of a tile's rows along a side, at most; None: they go back, or there are too many tiles."""
-    inner = 0  # how far loops inside of one reach
+    """From the first to the last position of a tile's rows along a side, at most; None: they go back, or lines overlap, or there are too many tiles."""
+    inner = 0  # where the next line would begin, if it were one with this
     for loop in reversed(side):
         if strides.get(loop, 0) < inner:
             return None
-        inner += strides.get(loop, 0) * (size_of(loop) - 1)
+        inner = strides.get(loop, 0) * size_of(loop)
     count = prod([size_of(x) for x in side])
     firsts = range(0, count, high)
     if len(firsts) > MOST_TOLD_APART:
