@@ -64,9 +64,10 @@ def test_each_row_that_a_tile_takes_element_by_element_is_asked_for_once_a_line(
 def windows_asked_for(image: tuple[int, ...], weights: tuple[int, ...]) -> list[tuple[int, int]]:
     """How far ahead the tile of a convolution asks where it reads its image, and how far a channel is from the next."""
     x, w = Tensor.empty(*image).realize(), Tensor.empty(*weights).realize()
-    graph = compiler().kernel_graph(UOp.sink(x.conv2d(w).uop).replace(arg="CPU"))
-    target = replace(AVX512, threads=1)
-    *_, tile = parts_of(run_stages(KERNEL_STAGES, graph.src[-1].src[0], compiler().library, target))
+    target, known = replace(AVX512, threads=1, cache_bytes=1 << 21), compiler().library
+    root = UOp.sink(x.conv2d(w).uop).replace(arg="CPU")
+    graph = run_stages(compiler().graph_stages, root, known, target)
+    *_, tile = parts_of(run_stages(KERNEL_STAGES, graph.src[-1].src[0], known, target))
     long = image[0] * image[1] * image[2] * image[3]
     found = []
     for load, hints in prefetched(tile, target).items():
