@@ -24,6 +24,7 @@ from proofgrad.core.compile.schedule.cost_model import (
     least_cycles,
 )
 from proofgrad.core.compile.schedule.operands import (
+    choose_reduction_block,
     filling,
     packs_columns,
     planned_staging,
@@ -140,6 +141,13 @@ def test_results_of_a_batch_are_waited_for_as_those_of_one_long_product() -> Non
     found = find_contraction(simplified_body(call.src[0]), ONE_THREAD)
     assert found is not None and planned_staging(*found, ONE_THREAD).columns
     assert choose_blocks(*found, ONE_THREAD).row_tiles == 1
+
+
+@pytest.mark.parametrize(("rows", "is_in_blocks"), [(512, True), (768, True), (4096, False)])
+def test_a_long_sum_is_taken_in_blocks_whose_rows_stay_near(rows: int, is_in_blocks: bool) -> None:
+    """All columns of a block take all rows of it: those come from memory each time where two second caches do not hold them."""
+    way = product(rows, 8192, 1024)
+    assert bool(choose_reduction_block(way, ONE_THREAD)) is is_in_blocks
 
 
 def test_rows_of_a_batch_in_more_pages_than_are_foreseen_are_waited_for() -> None:
