@@ -9,7 +9,7 @@ import pytest
 from test_windows import AVX512, schedules
 
 from proofgrad import Tensor
-from proofgrad.core.compile.machine.machine import Core
+from proofgrad.core.compile.machine.machine import Core, FirstCache
 from proofgrad.core.compile.machine.target import Target
 
 ROWS = np.random.default_rng(0).integers(-9, 9, (37, 501))
@@ -45,3 +45,12 @@ def test_running_values_of_rows_are_those_of_numpy(dtype: str) -> None:
     x = given(dtype)
     np.testing.assert_array_equal(x.cumsum(1).numpy(), ROWS.cumsum(1))
     np.testing.assert_array_equal(x.cummax(1)[0].numpy(), np.maximum.accumulate(ROWS, 1))
+
+
+@pytest.mark.parametrize(("width", "count"), [(1024, 4), (1536, 8), (1000, 8), (4096, 4)])
+def test_rows_that_fall_into_one_set_of_a_cache_are_as_many_as_it_keeps(
+    width: int, count: int
+) -> None:
+    """Rows a page apart: of 8 that are read and 8 that are written a cache of 8 ways keeps no line until its next element."""
+    target = replace(AVX512, first_cache=FirstCache(32 << 10, 8))
+    assert rows_at_once(Tensor.empty(64, width).realize().cumsum(1), target) == count

@@ -24,6 +24,7 @@ from proofgrad.core.compile.nests.kernel_schedule import (
 from proofgrad.core.compile.nests.loops import BINDERS, output_loops, size_of
 from proofgrad.core.compile.nests.running_reductions import SHORT
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.schedule.cache_sets import sets_of
 from proofgrad.core.compile.schedule.threads import operations, runs_in_order, shares_work
 from proofgrad.core.compile.steps.prefixes import Prefix, is_whole, prefix_of
 from proofgrad.core.ir.ops import Ops
@@ -168,4 +169,16 @@ def _copies(kernel: UOp, along: Along, target: Target, override: Schedule) -> Co
     if not around or count < 2:
         return NO_COPIES
     loop = max(around, key=size_of)
-    return Copies(loop.arg[0], min(count, size_of(loop)))
+    count = min(count, size_of(loop))
+    while override.copies is None and count > 2 and not _stay(kernel, loop, count, target):
+        count //= 2
+    return Copies(loop.arg[0], count)
+
+
+def _stay(kernel: UOp, loop: UOp, count: int, target: Target) -> bool:
+    """Whether the first cache keeps a line of each of so many rows of all memories, if those fall into the same sets."""
+    accesses = [n.src[0] for n in toposort((kernel,)) if n.op in (Ops.LOAD, Ops.STORE)]
+    steps = [(coefficient(x.src[1], loop) or 0) * x.dtype.itemsize for x in dict.fromkeys(accesses)]
+    cache = target.first_cache
+    lines = [-(-count // sets_of(step, cache)) for step in steps if step]
+    return sum(lines) <= cache.ways
