@@ -56,7 +56,7 @@ class Way:
 
 
 def way_of(product: GroupProduct, target: Target) -> Way | None:
-    """As they are, or else with the factor in the other type beside which less is to be summed."""
+    """With factors as they are, where numbers may be denormal or where none is; or else with that one in the other type beside which less is to be summed."""
     if (unit := unit_of(product, target)) is not None:
         return Way(unit)
     if target.units_of_normals and memories_of(product.reduction) is not None:
@@ -182,7 +182,7 @@ def _loads(product: GroupProduct, unit: TileUnit, made: Matrices) -> tuple[float
 
 def _pays(product: GroupProduct, way: Way, made: Matrices, target: Target) -> bool:
     """Whether the unit and the tables that it reads take fewer cycles than vectors do."""
-    unit, launches = way.unit, 5 if way.of_normals else 2 if way.offset is None else 3
+    unit, launches = way.unit, 2 + (way.offset is not None) + 3 * way.of_normals
     by_unit = _with_tables(product, unit, made, target) + launches * target.core.launch_cycles
     by_unit += _cycles_beside(product, way, target)
     pairs = 2 if target.has_dot and unit.total.is_int else 1

@@ -1,7 +1,7 @@
 """Tactics: a core multiplies by its matrix unit, from tables that hold both factors in the order in which it takes them.
 
 Owns: the order of the steps, the layout of the tables. Does not own: whether, and how many matrices at once (schedule/matrices.py),
-the laws (steps/stage.py, steps/mma_in_item.py, steps/local_buffer.py).
+the laws (steps/stage.py, steps/mma_in_item.py, steps/local_buffer.py; steps/where_normal.py and steps/offset_factor.py, which come before).
 
     out[m, n] = sum[k](a[m, k] * b[k, n])
 
@@ -57,8 +57,10 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
 def stage_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[LoopNest, ...]:
-    """The kernels that fill the tables of both factors, and the one that multiplies; of a unit for which denormal numbers are 0, before them
-    those that look for such, and behind them the one that multiplies without the unit."""
+    """The kernels that fill the tables of both factors, and the one that multiplies.
+
+    Of a unit for which denormal numbers are 0, before them those that look for such, and behind them the one that multiplies without the unit.
+    """
     product = find_product(nest.graph)
     way = None if product is None else way_of(product, target)
     if product is None or way is None or not way.of_normals:
