@@ -458,6 +458,7 @@ def test_one_small_number_anywhere_in_memory_takes_the_other_way() -> None:
     a, b = np.ones((64, 64)), np.ones((64, 64))
     for k in (0, 64 * 64 - 1, 1234):
         small = a.copy()
+        small[k // 64] = 0  # a row of it alone, so that it is seen
         small.flat[k] = 2.0**-130
         x, y = of_bfloat16(small), of_bfloat16(b * 2.0**-10)
         with Context(CHOICES="matrices=1x1"):
