@@ -104,19 +104,25 @@ def test_what_a_printer_gets_wrong_is_found(
     assert changed
 
 
-def test_memory_that_is_only_read_stays_as_it_is(
-    check: ValueChecker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A kernel that writes to an argument as well, and what is right."""
+def after_each_run(change: Callable[[Kernel, Any], object]) -> Callable[[Kernel], Any]:
+    """`Kernel.ready` of kernels that do something else as well."""
     ready = Kernel.ready
 
     def clumsy(kernel: Kernel) -> Callable[[Any], None]:
         def run(handles: Any) -> None:
             ready(kernel)(handles)
-            kernel.backend.copyin(handles[-1], memoryview(b"abcd"))
+            change(kernel, handles)
 
         return run
 
+    return clumsy
+
+
+def test_memory_that_is_only_read_stays_as_it_is(
+    check: ValueChecker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that writes to an argument as well, and what is right."""
+    clumsy = after_each_run(lambda k, given: k.backend.copyin(given[-1], memoryview(b"abcd")))
     with Context(CHECK=2):
         (data("float32", 7, 3) * 2).realize()
         monkeypatch.setattr(Kernel, "ready", clumsy)
@@ -127,15 +133,7 @@ def test_memory_that_is_only_read_stays_as_it_is(
 def test_bytes_before_memory_stay_as_they_are(
     check: ValueChecker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ready = Kernel.ready
-
-    def clumsy(kernel: Kernel) -> Callable[[Any], None]:
-        def run(handles: Any) -> None:
-            ready(kernel)(handles)
-            ctypes.memset(handles[0].address - 3, 0, 2)
-
-        return run
-
+    clumsy = after_each_run(lambda _, given: ctypes.memset(given[0].address - 3, 0, 2))
     with Context(CHECK=2):
         x = data("float32", 7, 3)
         monkeypatch.setattr(Kernel, "ready", clumsy)

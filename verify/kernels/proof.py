@@ -33,12 +33,6 @@ from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.ahead import claims_of
 from proofgrad.verify.kernels.kept import Alike, kept_alike
-from proofgrad.verify.kernels.loops import (
-    digits_of_positions,
-    map_by_position,
-    map_by_stride,
-    row_major,
-)
 from proofgrad.verify.kernels.match import Difference
 from proofgrad.verify.kernels.match_stores import StoreMatcher
 from proofgrad.verify.kernels.questions import (
@@ -47,7 +41,6 @@ from proofgrad.verify.kernels.questions import (
     Count,
     Questions,
     Verdict,
-    all_of,
     every_point,
 )
 from proofgrad.verify.kernels.readback import Written, stores_of
@@ -64,6 +57,7 @@ from proofgrad.verify.kernels.terms import (
 from proofgrad.verify.kernels.text import show_term
 from proofgrad.verify.kernels.truths import by_truths
 from proofgrad.verify.kernels.waiting import what_races
+from proofgrad.verify.kernels.writes import times_written, writes_each
 from proofgrad.verify.sampled.nesting import NotCovered, NotReadable
 from proofgrad.verify.sampled.values import assignments, shown_values, traces, variables_of
 
@@ -249,7 +243,7 @@ class _KernelProof:
         size = self.written.get(memory.arg[0], memory.arg[1])
         if sum(prod(map(loop_size, w.loops)) for w in stores) > LARGEST_ENUMERATION:
             return None
-        left: numpy.ndarray = self._times_written(stores, size) == 0
+        left: numpy.ndarray = times_written(stores, size, self.questions) == 0
         return left
 
     def _read(self, stage: Stage, graph: UOp) -> list[Written]:
@@ -416,12 +410,12 @@ class _KernelProof:
 
     def _writers_of_case(self, stage: Stage, stores: list[Written], size: int) -> None:
         """The same of stores under no truth that memory holds."""
-        if self._writes_each(stores, size):
+        if writes_each(stores, size, self.questions):
             return
         if sum(prod(map(loop_size, w.loops)) for w in stores) > LARGEST_ENUMERATION:
             self.questions.leave_open(UOp.sink(*[w.store for w in stores]))
             return
-        times = self._times_written(stores, size)
+        times = times_written(stores, size, self.questions)
         wrong = numpy.flatnonzero(times != (1 if self.left is None else ~self.left))
         if len(wrong):
             element = int(wrong[0])
@@ -443,7 +437,7 @@ class _KernelProof:
             return
         if any(w.changes_address or w.own_loops for w in after):
             return
-        left = self._times_written(after, size) == 0
+        left = times_written(after, size, self.questions) == 0
         for points in every_point(written.loops):
             count = len(next(iter(points.values()))) if points else 1
             here = numpy.broadcast_to(self.questions.terms.values(address.src[1], points), (count,))
@@ -463,43 +457,6 @@ class _KernelProof:
         holds = numpy.broadcast_to(self.questions.terms.values(condition, points), (count,))
         one, other = [self._is_there(choice, address, points, count) for choice in choices]
         return numpy.where(holds, one, other)
-
-    def _writes_each(self, stores: list[Written], size: int) -> bool:
-        """As many writes as elements, and one to every element: shown by the solver."""
-        if not stores:
-            return False
-        element = row_major(
-            digits_of_positions([w.store.src[0].src[1] for w in stores], size)
-        ).term()
-        writes, claims = 0, []
-        for written in stores:
-            address = written.store.src[0]
-            terms = map_by_stride(address.src[1], element, written.loops)
-            if terms is None:
-                terms = map_by_position(address.src[1], element, written.loops)
-            if terms is None or len(address.src) > 2:
-                return False
-            writes += prod(map(loop_size, written.loops))
-            inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
-            claims.append(all_of([address.src[1].substitute(terms).eq(element), *inside]))
-        anyone = claims[0]
-        for claim in claims[1:]:
-            anyone = anyone | claim
-        return writes == size and self.questions.seems(anyone).verdict is Verdict.PROVED
-
-    def _times_written(self, stores: list[Written], size: int) -> numpy.ndarray:
-        """How often each element is written, by trying every value of the loops."""
-        times = numpy.zeros(size, numpy.int64)
-        values = self.questions.terms.values
-        for written in stores:
-            _, index, *mask = written.store.src[0].src
-            for points in every_point(written.loops):
-                count = len(next(iter(points.values()))) if points else 1
-                position = numpy.broadcast_to(values(index, points), (count,))
-                if mask:
-                    position = position[numpy.broadcast_to(values(mask[0], points), (count,))]
-                times += numpy.bincount(position, minlength=size)[:size]
-        return times
 
 
 def _writes(stores: list[Written]) -> list[tuple[UOp, tuple[UOp, ...]]]:

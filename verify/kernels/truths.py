@@ -2,7 +2,7 @@
 
     if c: out[r] = f(r)      and      if not c: out[r] = f(r)      write each element once, whether c holds or not
 
-Owns: which truths there are, and the stores for some values of them. Does not own: counting what is written (kernels/proof.py).
+Owns: which truths there are, and the stores for some values of them. Does not own: counting what is written (kernels/writes.py).
 """
 
 from __future__ import annotations
