@@ -221,8 +221,35 @@ def test_columns_that_come_to_be_packed_are_asked_for_where_they_lie(
     assert all([n & (n - 1) == 0 for term in whole for n in (term.divisor, term.modulus)])
 
 
-def test_what_no_other_tile_reads_or_stays_in_the_cache_is_not_asked_for() -> None:
-    for sizes in ((8, 384, 1024), (256, 64, 64), (256, 96, 512), (512, 512, 512)):
+@pytest.mark.parametrize(
+    ("choices", "width"),
+    [
+        ("packed=on tile=4x3x8", 24),  # 171 tiles in parts of 86: the last is kept inside
+        ("packed=off tile=6x2x8", 16),  # two tiles of 8 iterations: two of the 32 rows in each
+        ("packed=off tile=12x2x16", 32),  # one tile: four rows, of two lines
+    ],
+    ids=["kept inside", "several rows an iteration", "read once"],
+)
+def test_the_next_columns_of_a_block_are_asked_for_in_rows_that_lie_apart(
+    choices: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2 matrices whose 256 rows of 4096 are summed in blocks of 32: all lines of the next columns, and few of rows behind the block."""
+    monkeypatch.setenv("CHOICES", choices + " reduction_block=32")
+    one, other = Tensor.empty(2, 12, 256).realize(), Tensor.empty(2, 256, 4096).realize()
+    graph = compiler().kernel_graph(UOp.sink((one @ other).uop).replace(arg="CPU"))
+    target = replace(AVX512, scratch_bytes=1 << 20, threads=1)
+    body = graph.src[0].src[0]
+    *_, tile = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, target))
+    loops = loops_of_tile(tile)
+    asked = lines_asked_for(pieces_of(tile, 1), loops[3:])
+    lines = {(4096 * row + column) // 16 for row in range(32) for column in range(width, 2 * width)}
+    assert asked >= lines
+    assert {16 * line // 4096 for line in asked} <= set(range(38))
+    assert {16 * line % 4096 for line in asked} <= set(range(width - 15, 2 * width + 16))
+
+
+def test_what_stays_in_the_cache_is_not_asked_for() -> None:
+    for sizes in ((256, 64, 64), (256, 96, 512), (512, 512, 512)):
         for part in linears(*sizes):
             assert all(
                 hint.cache == 1 for hints in prefetched(part, AVX512).values() for hint in hints

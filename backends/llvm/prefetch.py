@@ -53,12 +53,14 @@ def prefetched(linear: UOp, target: Target, past: Iterable[UOp] = ()) -> dict[UO
             found.setdefault(load, []).append(Hint(AHEAD * step))
         if loops[-1] not in tiles:
             tiles.add(loops[-1])
+            others: dict[UOp, Hint] = {}
             for row in _rows_of_tile(around, loops, target):
                 ahead = LINES_AHEAD * target.first_cache.line_bytes // row.dtype.itemsize
-                found.setdefault(row, []).append(Hint(ahead))
-            for window, ahead in _windows_of_tile(around, loops, target):
-                found.setdefault(window, []).append(Hint(ahead))
-            asked = frozenset([one.src[0].src[0] for one in found])
+                others[row] = Hint(ahead)
+            others |= {window: Hint(n) for window, n in _windows_of_tile(around, loops, target)}
+            for one, hint in others.items():
+                found.setdefault(one, []).append(hint)
+            asked = frozenset([one.src[0].src[0] for one in others])
             for owner, hint in tile_prefetches(load, around, target, asked, unread):
                 found.setdefault(owner, []).append(hint)
     results = _next_results(around, target)

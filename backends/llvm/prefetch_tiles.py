@@ -20,7 +20,7 @@ from math import prod
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_of
-from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, MULACC, PARAM, RANGE, STORE
+from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, MUL, MULACC, PARAM, RANGE, STORE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -35,7 +35,7 @@ Loops = tuple[UOp, ...]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """`elements` for each iteration of a loop, or `loop // divisor`, or `loop % modulus`."""
+    """`elements` for each iteration of a loop, or `loop // divisor`, or `loop % modulus`; or times an index term that is there already."""
 
     loop: UOp
     elements: int
@@ -113,18 +113,22 @@ class _Nest:
         """
         parts: list[UOp] = []
         terms: list[Term] = []
-        constant, waiting = 0, [access.index]
+        constant, waiting = 0, [(access.index, 1)]
         outer = self.loops[: number + 1]
         while waiting:
-            term = waiting.pop()
+            term, times = waiting.pop()
             is_inside = not loops_of(term).isdisjoint(access.loops[number + 1 :])
             if term.op is ADD:
-                waiting += term.src
+                waiting += [(source, times) for source in term.src]
             elif not is_inside and term in self.before and self._is_open(self.around[term]):
-                parts.append(term)
+                parts += [term] if times == 1 else []
+                terms += [Term(term, times)] if times != 1 else []
             elif (moves := _moves(term, outer)) is not None and _is_of_loops(term):
-                constant += at_start(term)
-                terms += [Term(x, move) for x, move in zip(outer, moves, strict=True) if move]
+                constant += at_start(term) * times
+                moved = zip(outer, moves, strict=True)
+                terms += [Term(x, move * times) for x, move in moved if move]
+            elif term.op is MUL and term.src[1].op is CONST:
+                waiting.append((term.src[0], times * term.src[1].arg))
             else:
                 return None
         return tuple(parts), terms, constant
@@ -151,11 +155,12 @@ def tile_prefetches(
 ) -> Iterator[tuple[UOp, Hint]]:
     """Loads in the innermost loop of a tile, each with what to ask for there.
 
-    `first`: one of these loads; `around`: the loops around each node of the kernel; `asked`: the buffers whose loads are asked for a
-    little ahead anyway; `past`: those that are stored past the caches. Buffers that fit the second cache are there often enough that hints cost more than they give (measured).
+    `first`: one of these loads; `around`: the loops around each node of the kernel; `past`: the buffers that are stored past the caches. Buffers that fit the second
+    cache are there often enough that hints cost more than they give (measured). What is read once, and asked for a little ahead anyway, is asked for in time by hints for
+    the next piece (measured, one thread: 12 rows by 5003 x 4000 take 6.4 ms in place of 9.6, by 4096 x 4096 5.3 in place of 8.5, 10 by 2551 x 2150 2.4 in place of 2.3).
     """
     loops = around[first]
-    outer = sum(loop.arg[1] is not AxisRole.REDUCE for loop in loops)
+    outer = max([k for k, x in enumerate(loops, 1) if x.arg[1] is not AxisRole.REDUCE], default=0)
     nest = _Nest(
         first, loops, around, target, frozenset(takewhile(lambda n: n is not first, around))
     )
@@ -247,9 +252,9 @@ def _hints(
     line = target.first_cache.line_bytes // buffer.dtype.itemsize
     parts_of_piece = _parts(piece, inner, line)
     most = max(MOST_LINES, nest.products // PRODUCTS_A_LINE)
-    if parts_of_piece is None or parts_of_piece[0] > most:
+    if parts_of_piece is None or len(parts_of_piece[0]) > most:
         return []
-    lines, along = parts_of_piece
+    behind, along = parts_of_piece
     inside = [(one, one.load) for one in accesses if one.loops == loops and one.load is not None]
     if inside and (moves := inside[0][0].moves(inner) or []):
         one, owner = inside[0]
@@ -264,16 +269,17 @@ def _hints(
         return []
     is_written = any(one.load is None for one in accesses)
     hint = replace(hint, along=tuple(along), cache=2, is_written=is_written)
-    starts = range(hint.elements, hint.elements + lines * line, line)
-    return [(owner, replace(hint, elements=start)) for start in starts]
+    return [(owner, replace(hint, elements=hint.elements + elements)) for elements in behind]
 
 
-def _parts(piece: _Piece, loops: Loops, line: int) -> tuple[int, list[Term]] | None:
-    """How many lines in a row an iteration asks for, and where: its part of a piece that is shared out over loops. None: of several rows."""
+def _parts(piece: _Piece, loops: Loops, line: int) -> tuple[list[int], list[Term]] | None:
+    """The lines that an iteration asks for, by the elements between its first and them, and where that is: its part of a piece that is shared out over
+    loops. None: all steps are written out.
+    """
     if piece.rows == 1:
         shares = _shares(piece.width, loops)
         terms = [Term(loop, share) for loop, share in zip(loops, shares, strict=True)]
-        return -(-shares[-1] // line), terms
+        return [*range(0, shares[-1], line)], terms
     tiles = [loop for loop in loops if loop.arg[1] is not AxisRole.REDUCE]
     if len(tiles) == len(loops):  # all steps of a block are written out
         return None
@@ -281,14 +287,17 @@ def _parts(piece: _Piece, loops: Loops, line: int) -> tuple[int, list[Term]] | N
     shares = _shares(piece.rows, tiles)
     terms = [Term(loop, share * piece.stride) for loop, share in zip(tiles, shares, strict=True)]
     lines = -(-piece.width // line) + (piece.stride % line != 0)
-    each = size_of(steps) // (shares[-1] if shares else piece.rows)  # iterations for a row
+    rows, along = shares[-1] if shares else piece.rows, [*range(0, lines * line, line)]
+    each = size_of(steps) // rows  # iterations for a row
     if each == 0:
-        return None
+        several = -(-rows // size_of(steps))  # rows for an iteration
+        behind = [row * piece.stride + elements for row in range(several) for elements in along]
+        return behind, [*terms, Term(steps, several * piece.stride)]
     if each >= lines:
         each, lines = _in_powers_of_two(each, lines)
         in_turn = [Term(steps, piece.stride, divisor=each), Term(steps, line, modulus=lines)]
-        return 1, [*terms, *in_turn]
-    return lines, [*terms, Term(steps, piece.stride, divisor=each)]
+        return [0], [*terms, *in_turn]
+    return along, [*terms, Term(steps, piece.stride, divisor=each)]
 
 
 def _in_powers_of_two(each: int, lines: int) -> tuple[int, int]:

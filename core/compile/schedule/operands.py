@@ -50,8 +50,8 @@ LARGEST_ASKED_TABLE = 1 << 26
 # Steps of the sum in a block, in pages that a processor foresees the reading of at once: each step is a row of the
 # columns' operand. With twice the rows to use a block for, going through the sums half as often is worth it (measured).
 FEW_ROWS, PAGES_OF_FEW, LEAST_PAGES = 48, 1, 1 / 2
-# Where fewer pages are foreseen, adding to the sums shows, and a block has as many steps as the columns of a wide tile take half of what stays in the
-# first cache (measured, 16 pages: 32 rows by 4096 x 4096 take 21 ms in blocks of 32 steps, 17 of 64 to 512).
+# Where tiles ask for the next columns in time, adding to the sums shows, and a block has as many steps as the columns of a wide tile take half of what stays in the
+# first cache (measured, 16 pages: 32 rows by 4096 x 4096 take 21 ms in blocks of 32 steps, 17 of 64 to 512; told of 32 pages: 16 and 13).
 ENOUGH_STEPS, SHARE_OF_NEAR = 32, 2
 # So many blocks that reading and writing the sums counts little, and a mask of the last one (measured: 3 do not pay, 5 do).
 FEWEST_BLOCKS = 4
@@ -300,7 +300,7 @@ def choose_reduction_block(
     if not lies_in_rows and not contraction.columns_lie_along_sum:
         return 0
     if override.reduction_block is not None:
-        return _block(size_of(loops[0]), override.reduction_block, 1)
+        return _block(size_of(loops[0]), override.reduction_block, override.reduction_block // 2)
     rows = contraction.row_count
     if not _is_long(contraction, target):
         return 0
@@ -311,7 +311,7 @@ def choose_reduction_block(
     at_most, at_least = [int(n * foreseen) for n in (pages, LEAST_PAGES)]
     in_pages = foreseen * target.page_bytes // max(1, _row_bytes(contraction))
     at_most = max(at_most, min(ENOUGH_STEPS, in_pages))  # several steps lie in a page
-    if foreseen < ENOUGH_STEPS and _may_ask_ahead(contraction, target):
+    if _may_ask_ahead(contraction, target):
         near = target.near_bytes // (SHARE_OF_NEAR * _bytes_of_wide_columns(target))
         # Of float64 longer blocks are taken in tiles of transposed results, which takes longer (measured: 12 ms in place of 7).
         at_most = max(at_most, near if contraction.itemsize == LEAST_ITEMSIZE else ENOUGH_STEPS)
