@@ -248,6 +248,26 @@ def test_the_next_columns_of_a_block_are_asked_for_in_rows_that_lie_apart(
     assert {16 * line % 4096 for line in asked} <= set(range(width - 15, 2 * width + 16))
 
 
+@pytest.mark.parametrize("rows", [8002, 3])
+def test_a_scan_of_several_rows_at_once_asks_for_what_it_reads_and_writes_of_the_next(
+    rows: int,
+) -> None:
+    """Eight rows of 289: 144.5 lines, one for every step, of which two ask for the same."""
+    x = Tensor.empty(rows, 289).realize()
+    graph = compiler().kernel_graph(UOp.sink(x.cumsum(1).uop).replace(arg="CPU"))
+    target = replace(AVX512, threads=1)
+    body = graph.src[0].src[0]
+    (linear,) = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, target))
+    loops = next((loops for node, loops in loops_around(linear).items() if len(loops) == 2), ())
+    for number in range(2):
+        hints = pieces_of(linear, number)
+        assert len(hints) == (rows > 8)
+        if hints:
+            assert hints[0][1].is_written == (number == 0)
+            asked = lines_asked_for(hints, loops[1:])
+            assert asked == set(range(8 * 289 // 16, 16 * 289 // 16))
+
+
 def test_what_stays_in_the_cache_is_not_asked_for() -> None:
     for sizes in ((256, 64, 64), (256, 96, 512), (512, 512, 512)):
         for part in linears(*sizes):

@@ -20,6 +20,7 @@ from proofgrad.backends.llvm.prefetch_tiles import (
     Loops,
     bytes_of,
     loops_around,
+    scan_prefetches,
     tile_prefetches,
 )
 from proofgrad.core.compile.machine.target import Target
@@ -39,6 +40,8 @@ LEAST_LOADS = 3
 LEAST_STEPS = 4
 # Vectors that are multiplied less often are read in a stream, which the processor foresees.
 LEAST_USES = 4
+# Rows that a loop goes along at once: fewer are streams that the processor foresees.
+LEAST_ROWS = 4
 # Rows of so much of the second cache stay there until their turn; buffers that fit stay there with all their rows.
 LONGEST_ROW = 1 / 4
 
@@ -63,9 +66,24 @@ def prefetched(linear: UOp, target: Target, past: Iterable[UOp] = ()) -> dict[UO
             asked = frozenset([one.src[0].src[0] for one in others])
             for owner, hint in tile_prefetches(load, around, target, asked, unread):
                 found.setdefault(owner, []).append(hint)
+    for load in rows_at_once(around):
+        for owner, hint in scan_prefetches(load, around, target, unread):
+            found.setdefault(owner, []).append(hint)
     results = _next_results(around, target)
     found |= {store: [hint] for store, hint in results.items() if store not in past}
     return found
+
+
+def rows_at_once(around: dict[UOp, Loops]) -> Iterator[UOp]:
+    """The first load of each loop of results that goes along several rows of a buffer at once, element by element."""
+    rows: dict[tuple[UOp, UOp], list[UOp]] = {}
+    for node, loops in around.items():
+        if node.op is LOAD and node.dtype.lanes == 1 and len(loops) > 1:
+            buffer, index = node.src[0].src[:2]
+            is_row = buffer.op is PARAM and coefficient(index, loops[-1]) in (1, -1)
+            if is_row and loops[-1].arg[1] is not AxisRole.REDUCE:
+                rows.setdefault((buffer, loops[-1]), []).append(node)
+    yield from [loads[0] for loads in rows.values() if len(loads) >= LEAST_ROWS]
 
 
 def columns_of_tiles(around: dict[UOp, Loops]) -> Iterator[tuple[UOp, Loops]]:

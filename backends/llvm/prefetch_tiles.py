@@ -155,28 +155,52 @@ def tile_prefetches(
 ) -> Iterator[tuple[UOp, Hint]]:
     """Loads in the innermost loop of a tile, each with what to ask for there.
 
-    `first`: one of these loads; `around`: the loops around each node of the kernel; `past`: the buffers that are stored past the caches. Buffers that fit the second
-    cache are there often enough that hints cost more than they give (measured). What is read once, and asked for a little ahead anyway, is asked for in time by hints for
-    the next piece (measured, one thread: 12 rows by 5003 x 4000 take 6.4 ms in place of 9.6, by 4096 x 4096 5.3 in place of 8.5, 10 by 2551 x 2150 2.4 in place of 2.3).
+    `first`: one of these loads; `around`: the loops around each node of the kernel; `asked`: the buffers whose rows or windows are asked for a little ahead anyway; `past`:
+    those that are stored past the caches. Columns that are asked for a little ahead, and read once, are asked for in time by hints for the next piece (measured, one thread:
+    12 rows by 5003 x 4000 take 6.4 ms in place of 9.6, by 4096 x 4096 5.3 in place of 8.5, 10 by 2551 x 2150 2.4 in place of 2.3).
     """
     loops = around[first]
-    outer = max([k for k, x in enumerate(loops, 1) if x.arg[1] is not AxisRole.REDUCE], default=0)
-    nest = _Nest(
-        first, loops, around, target, frozenset(takewhile(lambda n: n is not first, around))
-    )
-    if outer == len(loops) or not all(is_fixed(x) and size_of(x) for x in loops):
+    tiles = [k for k, loop in enumerate(loops) if loop.arg[1] is not AxisRole.REDUCE]
+    if not tiles or tiles[-1] == len(loops) - 1:
+        return
+    numbers, nest = range(tiles[-1], -1, -1), _nest_of(first, around, target)
+    for accesses in _of_far_buffers(first, around, target, past):
+        is_read = all(access.load is not None for access in accesses)
+        readers = (_whole, _in_rows) if is_read else (_whole,)  # rows of results: measured, no gain
+        again = (True, False) if is_read and accesses[0].position.src[0] not in asked else (True,)
+        ways = product(again, readers, numbers)
+        found = (_hints(accesses, nest, number, read, is_again) for is_again, read, number in ways)
+        yield from next(filter(None, found), ())
+
+
+def scan_prefetches(
+    first: UOp, around: dict[UOp, Loops], target: Target, past: frozenset[UOp] = frozenset()
+) -> Iterator[tuple[UOp, Hint]]:
+    """The same of a loop that goes along several rows at once, element by element: what it reads and writes of the next rows.
+
+    The processor foresees the rows, and nothing at their ends (measured: running sums of 13,462 rows of 289, 8 at a time, take 2.3 ms in place of 4.4).
+    """
+    numbers, nest = range(len(around[first]) - 2, -1, -1), _nest_of(first, around, target)
+    for accesses in _of_far_buffers(first, around, target, past):
+        found = (_hints(accesses, nest, number, _whole, is_again=False) for number in numbers)
+        yield from next(filter(None, found), ())
+
+
+def _nest_of(first: UOp, around: dict[UOp, Loops], target: Target) -> _Nest:
+    before = frozenset(takewhile(lambda node: node is not first, around))
+    return _Nest(first, around[first], around, target, before)
+
+
+def _of_far_buffers(
+    first: UOp, around: dict[UOp, Loops], target: Target, past: frozenset[UOp]
+) -> Iterator[list[_Access]]:
+    """What is loaded from each buffer, or stored to it, that does not fit the second cache: others are there often enough that hints cost more than they give (measured)."""
+    if not all(is_fixed(loop) and size_of(loop) for loop in around[first]):
         return
     for buffer, nodes in _by_buffer(around).items():
         is_near = buffer.op is not PARAM or bytes_of(buffer) <= target.cache_bytes or buffer in past
-        if is_near or any(node.src[0].src[1].dtype.lanes > 1 for node in nodes):
-            continue
-        accesses = _accesses(nodes, around)
-        is_read = all(access.load is not None for access in accesses)
-        readers = (_whole, _in_rows) if is_read else (_whole,)  # rows of results: measured, no gain
-        again = (True, False) if is_read and buffer not in asked else (True,)
-        ways = product(again, readers, reversed(range(outer)))
-        found = (_hints(accesses, nest, number, read, is_again) for is_again, read, number in ways)
-        yield from next(filter(None, found), ())
+        if not is_near and all(node.src[0].src[1].dtype.lanes == 1 for node in nodes):
+            yield _accesses(nodes, around)
 
 
 def loops_around(linear: UOp) -> dict[UOp, Loops]:
