@@ -1,4 +1,4 @@
-"""Data that the host gave, read by several runs: a large array is copied by the first of them alone."""
+"""Data that the host gave, read by several runs: a large array is copied by the first of them alone, on the CPU where the Tensor is made."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ def _copies(x: Any) -> int:
     return [str(item).startswith("ScheduleItem(copy") for item in x.schedule()].count(True)
 
 
-def test_large_data_is_copied_by_the_first_run_that_reads_it() -> None:
-    x = Tensor(LARGE)
+@pytest.mark.parametrize(("device", "copies"), [("CPU", 0), ("REFERENCE", 1)])
+def test_large_data_is_copied_at_once_or_by_the_first_run_that_reads_it(
+    device: str, copies: int
+) -> None:
+    x = Tensor(LARGE, device=device)
     first = x[3:5] + 1
-    assert _copies(first) == 1
+    assert _copies(first) == copies
     assert np.array_equal(first.numpy(), LARGE[3:5] + 1)
     for k in (3, 7):
         again = x[k : k + 2] + 1
@@ -30,9 +33,10 @@ def test_large_data_is_copied_by_the_first_run_that_reads_it() -> None:
         assert np.array_equal(again.numpy(), LARGE[k : k + 2] + 1)
 
 
-def test_a_view_whose_data_nobody_else_holds_is_copied_once() -> None:
-    x = Tensor(LARGE).reshape(300, 200) / 2
-    assert _copies(x.sum(0)) == 1
+@pytest.mark.parametrize(("device", "copies"), [("CPU", 0), ("REFERENCE", 1)])
+def test_a_view_whose_data_nobody_else_holds_is_copied_once(device: str, copies: int) -> None:
+    x = Tensor(LARGE, device=device).reshape(300, 200) / 2
+    assert _copies(x[:2].sum(0)) == copies
     assert np.array_equal(x[0].numpy(), LARGE.reshape(300, 200)[0] / 2)
     assert _copies(x[5]) == 0
 
@@ -46,6 +50,33 @@ def test_small_data_that_is_read_in_parts_is_copied_once_and_needs_one_kernel() 
         if k == 1:
             kernels, plans = made.kernels_compiled, len(made._plans)
     assert (kernels, plans) == (made.kernels_compiled, len(made._plans))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "uint8", "bool", "int64", ">f4"])
+@pytest.mark.parametrize("order", ["as it lies", "turned", "every third", "backwards"])
+def test_large_arrays_of_any_order_and_type_are_copied_as_they_were(dtype: str, order: str) -> None:
+    """What is written to the array afterwards is not seen."""
+    array = (np.arange(300 * 400) % 251).reshape(300, 400).astype(dtype)
+    shown = {"turned": array.T, "every third": array[::3, 1:], "backwards": array[::-1, ::-1]}
+    given = shown.get(order, array)
+    x, before = Tensor(given), given.copy()
+    array[:] = 0
+    assert x.shape == given.shape
+    assert np.array_equal(x.numpy(), before)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_large_bytes_are_copied_as_they_were(kind: Any) -> None:
+    data = bytearray(LARGE.tobytes())
+    x = Tensor(kind(data), dtype="float")
+    data[:] = bytes(len(data))
+    assert np.array_equal(x.numpy(), LARGE.reshape(-1))
+
+
+@pytest.mark.parametrize("count", [600, 200_000])
+def test_bytes_that_lie_apart_are_taken_in_order(count: int) -> None:
+    data = np.arange(count, dtype=np.uint8)
+    assert np.array_equal(Tensor(memoryview(data)[::2]).numpy(), data[::2])
 
 
 def test_a_known_run_whose_data_are_new_keeps_them() -> None:

@@ -51,7 +51,7 @@ from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.runtime.device import DISK, canonical_device, is_on_disk
-from proofgrad.core.tensor.runtime.memory import host_buffer
+from proofgrad.core.tensor.runtime.memory import copied_buffer
 from proofgrad.core.tensor.runtime.scheduling import shown
 
 _SECONDS_TO_WAIT = 30  # for a server to answer
@@ -110,10 +110,11 @@ class Factories(Movement):
             moved = node if same else moved_node(node, data.device, self.device)
             return moved if dtype is None else moved.cast(dtype)
         if isinstance(data, (bytes, bytearray, memoryview)):
-            raw, kind = bytes(data), dtype or dtypes.uint8
-            if len(raw) % kind.itemsize:
-                raise ShapeError(f"{len(raw)} bytes are no whole number of {kind} elements")
-            return host_buffer(raw, kind, self.device)
+            raw, kind = memoryview(data), dtype or dtypes.uint8
+            raw = raw if raw.c_contiguous else memoryview(bytes(raw))
+            if raw.nbytes % kind.itemsize:
+                raise ShapeError(f"{raw.nbytes} bytes are no whole number of {kind} elements")
+            return copied_buffer(raw, kind, self.device)
         if hasattr(data, "__array__"):
             return self._node_of_array(data, dtype)
         return self._node_of_lists([] if data is None else data, dtype)
@@ -136,7 +137,9 @@ class Factories(Movement):
                 return self._node_of_array(numpy.array(data), dtype)
             elements = plain_number(elements)  # there are some of numpy among them
         kind = infer_dtype(elements) if dtype is None else dtype
-        return reshape_node(host_buffer(pack(elements, kind), kind, self.device), shape)
+        return reshape_node(
+            copied_buffer(memoryview(pack(elements, kind)), kind, self.device), shape
+        )
 
     def _node_of_tensors(self, shape: Shape, elements: list[Any], dtype: DType | None) -> UOp:
         """Lists of Tensors of one shape, which become the last axes."""
@@ -155,12 +158,9 @@ class Factories(Movement):
         kind = _NUMPY_NAMES.get(array.dtype.name)
         if kind is None:
             raise DtypeError(f"cannot make a Tensor of a numpy array of type {array.dtype}")
-        raw = (
-            numpy.ascontiguousarray(array)
-            .astype(array.dtype.newbyteorder("<"), copy=False)
-            .tobytes()
-        )
-        node = reshape_node(host_buffer(raw, kind, self.device), array.shape)
+        ordered = numpy.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+        data = memoryview(ordered.reshape(-1).view(numpy.uint8))
+        node = reshape_node(copied_buffer(data, kind, self.device), array.shape)
         return node if dtype is None else node.cast(dtype)
 
     # -- factories ------------------------------------------------------------------------------
