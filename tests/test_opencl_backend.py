@@ -254,14 +254,21 @@ class Drivers:
         self, queue: SimpleNamespace, target: object, source: object, **_: object
     ) -> None:
         if isinstance(source, str):
-            target[:] = [(k * (k + 1)) ** 0.5 + k / 3 + queue.error for k in range(64)]  # type: ignore[index]
+            right = [(k * (k + 1)) ** 0.5 + k / 3 for k in range(64)]
+            target[:] = [*[x + queue.error for x in right], queue.widest]  # type: ignore[index]
 
 
 def toy(
-    name: str, config: int = 15, refusal: str = "", error: float = 0.0, more: str = ""
+    name: str,
+    config: int = 15,
+    refusal: str = "",
+    error: float = 0.0,
+    more: str = "",
+    widest: int = 0,
 ) -> SimpleNamespace:
     return SimpleNamespace(
-        name=f" {name} ", single_fp_config=config, refusal=refusal, error=error, extensions=more
+        name=f" {name} ", single_fp_config=config, refusal=refusal, error=error, extensions=more,
+        widest=widest,
     )  # fmt: skip
 
 
@@ -274,23 +281,23 @@ def test_device_that_is_not_ieee_is_refused_with_what_it_lacks() -> None:
 
 
 def test_device_without_exact_quotients_is_used_if_it_has_float64() -> None:
-    device, refused = choose_device(Drivers(toy("Loose", 7, more="cl_khr_fp64")))
-    assert (device.name, refused) == (" Loose ", [])
+    chosen = choose_device(Drivers(toy("Loose", 7, more="cl_khr_fp64")))
+    assert (chosen.device.name, chosen.refused) == (" Loose ", [])
 
 
 def test_device_that_compiles_nothing_is_passed_over_for_the_next() -> None:
     cl = Drivers(toy("Newest", refusal="unknown target CPU 'newest'"), toy("Other"))
-    device, refused = choose_device(cl)
-    assert device.name == " Other "
-    assert refused == [
+    chosen = choose_device(cl)
+    assert chosen.device.name == " Other "
+    assert chosen.refused == [
         "Newest lacks a driver that compiles and runs kernels for it (unknown target CPU 'newest')"
     ]
 
 
 def test_device_that_computes_something_else_is_passed_over() -> None:
-    device, refused = choose_device(Drivers(toy("Wrong", error=0.5), toy("Right")))
-    assert device.name == " Right "
-    assert refused[0].startswith(
+    chosen = choose_device(Drivers(toy("Wrong", error=0.5), toy("Right")))
+    assert chosen.device.name == " Right "
+    assert chosen.refused[0].startswith(
         "Wrong lacks a driver that computes rightly (it gives 0.5 instead of 0)"
     )
 
@@ -314,7 +321,7 @@ def test_functions_of_the_longest_vectors_are_right(device: Backend) -> None:
 
 def test_devices_are_numbered_by_those_that_can_be_used() -> None:
     cl = Drivers(toy("First"), toy("Bad", refusal="no"), toy("Second"))
-    assert choose_device(cl, 1)[0].name == " Second "
+    assert choose_device(cl, 1).device.name == " Second "
     with pytest.raises(
         DeviceError, match=r"there is no CL:2: the usable OpenCL devices are CL, CL:1; Bad lacks"
     ):
@@ -372,14 +379,14 @@ def test_driver_of_a_wheel_that_does_not_load_is_told_with_what_to_install(
     monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OCL_ICD_VENDORS", "")  # and put back after the test
     name_drivers_of_wheels()
-    _, (refused,) = choose_device(Drivers(toy("Other")))
+    (refused,) = choose_device(Drivers(toy("Other"))).refused
     assert re.fullmatch(
         r"Intel's driver does not load \(.*\): pip install intel-cmplr-lib-rt", refused
     )
     with pytest.raises(DeviceError, match="Intel's driver does not load"):
         choose_device(Drivers())
     monkeypatch.setenv("OCL_ICD_VENDORS", "/elsewhere")
-    assert choose_device(Drivers(toy("Other")))[1] == []
+    assert choose_device(Drivers(toy("Other"))).refused == []
 
 
 def test_drivers_that_the_user_named_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,7 +456,7 @@ def test_context_of_the_trial_is_the_one_that_is_used(device: Backend) -> None:
             made.append(devices)
             return usual(devices)
 
-    chosen, _ = choose_device(Counted())
+    chosen = choose_device(Counted()).device
     tried = len(made)
     context_of(Counted(), chosen)
     assert len(made) == tried

@@ -15,7 +15,8 @@ from test_opencl_backend import Drivers
 
 from proofgrad import Context, Device, Tensor, schedule
 from proofgrad.backends.opencl import subgroups
-from proofgrad.backends.opencl.emit import OPENCL, WITH_SUBGROUPS, emit
+from proofgrad.backends.opencl.dialect import OPENCL, WITH_SUBGROUPS
+from proofgrad.backends.opencl.emit import emit
 from proofgrad.core.compile.lowering.held_by_warps import held_by_warps
 from proofgrad.core.compile.machine.target import DeviceError
 from proofgrad.core.ir.dtypes import dtypes

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from proofgrad.backends.c.prelude import prelude_of
 from proofgrad.backends.opencl import emit as opencl
+from proofgrad.backends.opencl.dialect import Dialect
 from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.ir.uop import UOp
 
@@ -23,7 +24,7 @@ def _with_prelude(_: Sequence[UOp], name: str, text: str) -> str:
     return f"// {name}: compile with -std=c11 -ffp-contract=off -lm\n{prelude_of(text)}{text}"
 
 
-_C = opencl.Dialect(
+_C = Dialect(
     language="c",
     signature="void {name}({arguments})",
     read_pointer="const {type} *restrict ",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from proofgrad.backends.opencl import emit as opencl
+from proofgrad.backends.opencl.dialect import Dialect
 from proofgrad.core.compile.lowering.program_facts import parameters
 from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.ir.ops import Ops
@@ -113,7 +114,7 @@ def _functions(text: str) -> str:
     return "\n".join(found) + "\n" if found else ""
 
 
-_METAL = opencl.Dialect(
+_METAL = Dialect(
     language="metal",
     signature="kernel void {name}(\n    {arguments},\n    uint item [[thread_position_in_grid]])",
     read_pointer="device const {type} *",

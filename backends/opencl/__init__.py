@@ -1,6 +1,7 @@
 """OpenCL C for any OpenCL device; PoCL runs it on every CPU.
 
-functions.py: each op in OpenCL C.  emit.py: Linear -> text.  devices.py: which device.  wheels.py: drivers that
+functions.py: each op in OpenCL C.  emit.py: Linear -> text.  dialect.py: what other languages have otherwise.
+in_place.py: values without names.  devices.py: which device.  wheels.py: drivers that
 pip installed.  runtime.py: building and running.
 sequence.py: launches, and many as one call.
 cache.py: where PoCL keeps what it built.

@@ -1,18 +1,17 @@
 """Linear -> OpenCL C: one statement for each node that needs a name, the others inside expressions.
 
-Owns: statements, loops, scalar memory, names, and what differs between OpenCL C and plain C (`Dialect`). Does
-not own: the meaning of the ops in C (functions.py, vectors.py), vectors in memory (vector_memory.py), plain C (backends/c).
+Owns: statements, loops, scalar memory, names. Does not own: the meaning of the ops in C (functions.py, vectors.py), vectors in
+memory (vector_memory.py), which values have no name (in_place.py), what differs between OpenCL C and plain C (dialect.py).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from typing import assert_never
 
 from proofgrad.backends.llvm.lanes_off import known_lanes
 from proofgrad.backends.opencl import subgroups, vector_memory, vectors
+from proofgrad.backends.opencl.dialect import OPENCL, Dialect
 from proofgrad.backends.opencl.functions import (
     Functions,
     constant,
@@ -20,6 +19,7 @@ from proofgrad.backends.opencl.functions import (
     memory_type,
     register_type,
 )
+from proofgrad.backends.opencl.in_place import bare, used_once_in_place
 from proofgrad.backends.opencl.vectors import vector_type
 from proofgrad.core.compile.lowering.held_by_warps import bits_apart, exchanged_memory, memory_of
 from proofgrad.core.compile.lowering.program_facts import (
@@ -42,35 +42,22 @@ EXCHANGED_BYTES = 16  # of each memory; for more, waiting once for each other ta
 LONGEST_INLINE = 60  # characters; a longer expression gets a name, so that lines stay readable
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """What differs between the languages that this printer speaks."""
-
-    language: str
-    signature: str  # with {name}, {arguments} and, of a language that has them, {attributes}
-    read_pointer: str  # with {type}
-    written_pointer: str
-    between_arguments: str
-    contracts: bool  # a function may say that its product and sum are rounded once or twice
-    finish: Callable[[Sequence[UOp], str, str], str]  # nodes, name, functions and kernel: the text
-    native: Mapping[Ops, str] = field(default_factory=dict)  # functions of float32 that it has
-    exchanges: bool = False  # items of a warp, which are a subgroup, read what others of it hold
-
-
 def emit(
     linear: UOp,
     name: str,
     has_fma: bool = True,
     dialect: Dialect | None = None,
     divides_in_double: bool = False,
+    called_bytes: int = 0,
 ) -> Source:
     """The kernel `name` of a program. Raises: CompileError for a node that it cannot print.
 
     has_fma: print MULACC on floats as fma(), which is a slow function where it is no instruction.
     divides_in_double: the device does not promise to round quotients and square roots of float32 correctly.
+    called_bytes: of a vector that the device's functions are given, at most; 0: of any.
     """
     dialect = dialect or OPENCL
-    printer = _Printer(linear, has_fma, dialect)
+    printer = _Printer(linear, has_fma, dialect, called_bytes)
     printer.divides_in_double = divides_in_double
     for node in linear.src:
         printer.print_node(node)
@@ -110,43 +97,19 @@ def _hint(nodes: Sequence[UOp]) -> str:
     return "" if widest is None else f"__attribute__((vec_type_hint({vector_type(widest)})))\n"
 
 
-def _with_head(nodes: Sequence[UOp], name: str, text: str) -> str:
-    """The text of an OpenCL kernel below what it needs."""
-    sizes = [n.src[0].arg for n in nodes if n.op is Ops.RANGE and n.arg[1] is AxisRole.GLOBAL]
-    work = f"{sizes[0]} work items" if sizes else "one work item"
-    lines = [f"// {name}: {work}", "#pragma OPENCL FP_CONTRACT OFF"]
-    if any(n.dtype.scalar is dtypes.float64 for n in nodes):
-        lines.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
-    if subgroups.ATTRIBUTE in text:
-        lines.append(subgroups.EXTENSION)
-    return "\n".join(lines) + "\n\n" + text
-
-
-OPENCL = Dialect(
-    language="opencl",
-    signature="{attributes}kernel void {name}(\n    {arguments})",
-    read_pointer="global const {type} *",
-    written_pointer="global {type} *",
-    between_arguments=",\n    ",
-    contracts=True,
-    finish=_with_head,
-)
-WITH_SUBGROUPS = replace(OPENCL, exchanges=True)
-
-
 class _Printer:
     """The text so far. `names` holds, for each node printed, the C expression of its value."""
 
-    def __init__(self, linear: UOp, has_fma: bool, dialect: Dialect) -> None:
+    def __init__(self, linear: UOp, has_fma: bool, dialect: Dialect, called_bytes: int) -> None:
         nodes = linear.src
         self.has_fma, self.dialect = has_fma, dialect
         self.divides_in_double = False
-        self.functions = Functions()
+        self.functions = Functions(called_bytes)
         self._names: dict[UOp, str] = {}
         self._lines: list[str] = []
         self._depth = 1
         self._values = 0
-        self._alone = _used_once_in_place(nodes)
+        self._alone = used_once_in_place(nodes)
         by_warps = exchanged_memory(linear, EXCHANGED_BYTES) if dialect.exchanges else {}
         self._of_warp = frozenset(by_warps)
         self._read_of_warp = {load: items for x in by_warps.values() for load, items in x.items()}
@@ -188,7 +151,7 @@ class _Printer:
                 self._wait(node)
                 self._close(node.src[0])
             case Ops.INDEX:
-                self._names[node] = f"{self._names[node.src[0]]}[{_bare(self._names[node.src[1]])}]"
+                self._names[node] = f"{self._names[node.src[0]]}[{bare(self._names[node.src[1]])}]"
             case Ops.LOAD if node.dtype.lanes > 1:
                 position = self._position(node.src[0])
                 text = vector_memory.load(position, node.dtype, self.functions)
@@ -204,7 +167,7 @@ class _Printer:
                 self._declare(node, name, self._names[node.src[0]])
             case Ops.UPDATE:
                 self._names[node] = self._names[node.src[0]]
-                self._line(f"{self._names[node]} = {_bare(self._names[node.src[1]])};")
+                self._line(f"{self._names[node]} = {bare(self._names[node.src[1]])};")
             case Ops.RESULT:
                 self._names[node] = self._names[node.src[0]]
             case op if op in ELEMENTWISE:
@@ -289,10 +252,10 @@ class _Printer:
     def _store(self, node: UOp) -> None:
         position, value = node.src[:2]
         if position.src[0] in self._of_warp:
-            return self._line(f"{self._names[position.src[0]]} = {_bare(self._names[value])};")
-        mask = f"if ({_bare(self._names[position.src[2]])}) " if len(position.src) == 3 else ""
+            return self._line(f"{self._names[position.src[0]]} = {bare(self._names[value])};")
+        mask = f"if ({bare(self._names[position.src[2]])}) " if len(position.src) == 3 else ""
         self._line(
-            f"{self._only_one(position.src[0])}{mask}{self._names[position]} = {_bare(self._names[value])};"
+            f"{self._only_one(position.src[0])}{mask}{self._names[position]} = {bare(self._names[value])};"
         )
 
     def _scratch(self, node: UOp) -> None:
@@ -336,7 +299,7 @@ class _Printer:
             return vectors.lane(self._names[at], number)
         terms = [self._index_of_lane(term, number) for term in at.src]
         kinds = (at.dtype.scalar, at.dtype.scalar)
-        return _bare(expression(Ops.ADD, at.dtype.scalar, terms, kinds, self.functions))
+        return bare(expression(Ops.ADD, at.dtype.scalar, terms, kinds, self.functions))
 
     def _space(self, memory: UOp) -> str:
         if memory.op is Ops.PARAM:
@@ -375,7 +338,7 @@ class _Printer:
             halves = [f"{text}.lo", f"{text}.hi"]
             half = vectors.expression(node.arg, dtype, halves, (dtype, dtype), self.functions)
             text = self._next_value()
-            self._line(f"{vector_type(dtype)} {text} = {_bare(half)};")
+            self._line(f"{vector_type(dtype)} {text} = {bare(half)};")
         ends = [vectors.scalar_lane(text, dtype, number) for number in range(2)]
         kinds = (dtype.scalar, dtype.scalar)
         value = expression(node.arg, node.dtype, ends, kinds, self.functions)
@@ -396,9 +359,9 @@ class _Printer:
         if node.op is Ops.MULACC and node.dtype.is_float and not self.has_fma:
             return self._multiply_add(node.dtype, operands)
         is_loose = node.op in (Ops.FDIV, Ops.SQRT) and node.dtype.scalar is dtypes.float32
-        if is_loose and self.divides_in_double:
-            return _in_double(node.op, node.dtype.lanes, operands)
         kinds = [s.dtype for s in node.src]
+        if is_loose and self.divides_in_double:
+            return _in_double(node.op, node.dtype, operands, self.functions.called_bytes)
         write = expression if node.dtype.lanes == 1 else vectors.expression
         return write(node.op, node.dtype, operands, kinds, self.functions)
 
@@ -417,7 +380,7 @@ class _Printer:
 
     def _declare(self, node: UOp, name: str, text: str) -> None:
         self._names[node] = name
-        self._line(f"{vector_type(node.dtype)} {name} = {_bare(text)};")
+        self._line(f"{vector_type(node.dtype)} {name} = {bare(text)};")
 
     def _next_value(self) -> str:
         self._values += 1
@@ -433,59 +396,22 @@ class _Printer:
         self._lines.append("  " * self._depth + text)
 
 
-def _in_double(op: Ops, lanes: int, operands: Sequence[str]) -> str:
+def _in_double(op: Ops, dtype: DType, operands: Sequence[str], called_bytes: int) -> str:
     """A quotient or square root of float32, rounded to float64 and then once more, which changes nothing.
 
     Source: Figueroa, "When is double rounding innocuous?": 53 bits are at least twice 24 and two more.
     """
-    count = "" if lanes == 1 else str(lanes)
-    wide = [f"convert_double{count}({operand})" for operand in operands]
-    exact = f"sqrt({wide[0]})" if op is Ops.SQRT else f"{wide[0]} / {wide[1]}"
-    return f"convert_float{count}({exact})"
 
+    def write(kind: DType, these: Sequence[str], _: Sequence[DType]) -> str:
+        count = "" if kind.lanes == 1 else str(kind.lanes)
+        wide = [f"convert_double{count}({operand})" for operand in these]
+        exact = f"sqrt({wide[0]})" if op is Ops.SQRT else f"{wide[0]} / {wide[1]}"
+        return f"convert_float{count}({exact})"
 
-def _used_once_in_place(nodes: Sequence[UOp]) -> set[UOp]:
-    """The nodes whose text may stand where they are used, instead of in a statement.
-
-    Used once, in the loop in which they are computed; and if they read an accumulator, right after,
-    before an UPDATE could change it.
-    """
-    uses = Counter([s for node in nodes for s in node.src])
-    loop_of: dict[UOp, int] = {}
-    user: dict[UOp, tuple[int, int]] = {}
-    loops = [0]
-    for position, node in enumerate(nodes):
-        if node.op is Ops.END:
-            loops.pop()
-        loop_of[node] = loops[-1]
-        for source in node.src:
-            user[source] = (position, loops[-1])
-        if node.op is Ops.RANGE:
-            loops.append(position + 1)
-    alone: set[UOp] = set()
-    reads: set[UOp] = set()  # nodes of `alone` whose text reads an accumulator
-    for position, node in enumerate(nodes):
-        if uses[node] != 1:
-            continue
-        used_at, used_in = user[node]
-        reads_now = any(s.op is Ops.ACCUMULATOR or s in reads for s in node.src)
-        if used_in == loop_of[node] and (not reads_now or used_at == position + 1):
-            alone.add(node)
-            if reads_now:
-                reads.add(node)
-    return alone
-
-
-def _bare(text: str) -> str:
-    """`text` without parentheses around all of it."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return text[1:-1] if position == len(text) - 1 else text
-    return text
+    if dtype.lanes == 1:
+        return write(dtype, operands, ())
+    kinds = [dtypes.float64.vec(dtype.lanes)] * len(operands)
+    return vectors.in_parts(write, dtype, operands, kinds, called_bytes)
 
 
 def _number(number: int | tuple[int, ...]) -> str:

@@ -84,7 +84,9 @@ def _int_constant(value: int, dtype: DType, suffix: str) -> str:
 class Functions:
     """The functions that a kernel needs, in the order in which they must be printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, called_bytes: int = 0) -> None:
+        """`called_bytes`: of a vector that functions of the device are given, at most; 0: of any."""
+        self.called_bytes = called_bytes
         self._texts: dict[str, str] = {}
         self._types: dict[str, str] = {}
 

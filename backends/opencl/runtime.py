@@ -15,7 +15,8 @@ from typing import Any
 
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.devices import choose_device, context_of, rounds_quotients
-from proofgrad.backends.opencl.emit import OPENCL, WITH_SUBGROUPS, emit
+from proofgrad.backends.opencl.dialect import OPENCL, WITH_SUBGROUPS
+from proofgrad.backends.opencl.emit import emit
 from proofgrad.backends.opencl.programs import Programs
 from proofgrad.backends.opencl.sequence import KernelLaunch, QueuedSequence
 from proofgrad.backends.opencl.subgroups import exchange
@@ -62,14 +63,17 @@ class OpenCLBackend(Backend):
         self._cl = _import_pyopencl()
         give_pocl_a_cache()
         self.name = "CL" if number == 0 else f"CL:{number}"
-        self.device, refused = choose_device(self._cl, number)
-        if refused:
-            told = f"{self.name} is {self.label}; not used: {'; '.join(refused)}"
-            warn(told)
+        chosen = choose_device(self._cl, number)
+        self.device, self.called_bytes = chosen.device, chosen.called_bytes
+        if chosen.refused:
+            warn(f"{self.name} is {self.label}; not used: {'; '.join(chosen.refused)}")
         self.rounds_quotients = rounds_quotients(self._cl, self.device)
         self.identity = f"{self.label}, {self.device.version}, {self.device.driver_version}"
+        if self.called_bytes:
+            self.identity += f", functions of vectors of {self.called_bytes} bytes"
         self._context = context_of(self._cl, self.device)
-        self.target = _target(self._cl, self.device, exchange(self._cl, self.device, self._context))
+        exchanges = exchange(self._cl, self.device, self._context)
+        self.target = _target(self._cl, self.device, exchanges, self.called_bytes)
         self._process = os.getpid()
         self._lost = ""  # why nothing can be computed any more
         profiling = self._cl.command_queue_properties.PROFILING_ENABLE
@@ -98,7 +102,7 @@ class OpenCLBackend(Backend):
     def emit(self, linear: UOp, name: str) -> Source:
         in_double = not self.rounds_quotients
         dialect = WITH_SUBGROUPS if self.target.warp_items else OPENCL
-        return emit(linear, name, self.target.has_fma, dialect, divides_in_double=in_double)
+        return emit(linear, name, self.target.has_fma, dialect, in_double, self.called_bytes)
 
     def compile(self, source: Source) -> Binary:
         self._programs.add([source])
@@ -295,13 +299,15 @@ def _import_pyopencl() -> Any:
     return pyopencl
 
 
-def _target(cl: Any, device: Any, exchanges: bool) -> Target:
+def _target(cl: Any, device: Any, exchanges: bool, called_bytes: int) -> Target:
+    claimed = max(LEAST_VECTOR_BYTES, 4 * device.native_vector_width_float)
+    vector_bytes = min(claimed, called_bytes or claimed)
     is_gpu = bool(device.type & cl.device_type.GPU)  # on a CPU, PoCL calls a function for fma()
     missing = frozenset() if "cl_khr_fp64" in device.extensions else frozenset({dtypes.float64})
     return Target(
         "CL",
-        vector_bytes=max(LEAST_VECTOR_BYTES, 4 * device.native_vector_width_float),
-        most_lanes=max(VECTOR_LANES),
+        vector_bytes=vector_bytes,
+        most_lanes=min(max(VECTOR_LANES), vector_bytes // 4 if called_bytes else max(VECTOR_LANES)),
         work_items=True,
         group_items=min(MOST_ITEMS, device.max_work_group_size),
         local_bytes=device.local_mem_size,

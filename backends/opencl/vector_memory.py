@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from proofgrad.backends.opencl.functions import Functions, constant, memory_type
 from proofgrad.backends.opencl.strided import is_read_whole, picked, step_of
-from proofgrad.backends.opencl.vectors import choice, lane, mask_of, vector_type
-from proofgrad.core.ir.dtypes import DType
+from proofgrad.backends.opencl.vectors import choice, in_parts, lane, mask_of, vector_type
+from proofgrad.core.ir.dtypes import DType, dtypes
 
 # Masked lanes that are asked one by one where not all hold.
 FEWEST_LANES = 4
@@ -183,14 +183,25 @@ def _inside_load(position: Position, dtype: DType, functions: Functions) -> tupl
     name = f"load_inside_{position.space}_{vector}"
     whole = f"(({position.space} const {_packed(dtype, functions)} *)p)->v"
     every = _every("m", dtype.lanes, functions)
+    taken = _taken("m", dtype, whole, functions)
     return (
         name,
         f"""{INLINE} {vector} {name}({position.space} const {element} *p, char{dtype.lanes} m, int is_inside) {{
   if ({every}) return {whole};
-  if (is_inside) return {choice(mask_of("m", dtype), whole, _zeros(dtype))};
+  if (is_inside) return {taken};
   return {plain}_part(p, m);
 }}""",
     )
+
+
+def _taken(mask: str, dtype: DType, vector: str, functions: Functions) -> str:
+    """The lanes of a vector that hold; 0 in others."""
+
+    def write(kind: DType, operands: Sequence[str], _: Sequence[DType]) -> str:
+        return choice(mask_of(operands[0], kind), operands[1], _zeros(kind))
+
+    kinds = (dtypes.bool.vec(dtype.lanes), dtype)
+    return in_parts(write, dtype, (mask, vector), kinds, functions.called_bytes)
 
 
 def _masked(position: Position, dtype: DType, functions: Functions) -> str:

@@ -67,6 +67,40 @@ def expression(
     functions: Functions,
 ) -> str:
     """The value of an elementwise op on vectors."""
+
+    def write(kind: DType, these: Sequence[str], kinds: Sequence[DType]) -> str:
+        return _whole(op, kind, these, kinds, functions)
+
+    return in_parts(write, dtype, operands, src_dtypes, functions.called_bytes)
+
+
+def in_parts(
+    write: Callable[[DType, Sequence[str], Sequence[DType]], str],
+    dtype: DType,
+    operands: Sequence[str],
+    src_dtypes: Sequence[DType],
+    called_bytes: int,
+) -> str:
+    """What `write` makes of halves, and of theirs, until none is wider than a function is given; 0: of the whole."""
+    widest = dtype.lanes * max([kind.scalar.itemsize for kind in (dtype, *src_dtypes)])
+    if not called_bytes or widest <= called_bytes or dtype.lanes == VECTOR_LANES[0]:
+        return write(dtype, operands, src_dtypes)
+    half = dtype.scalar.vec(dtype.lanes // 2)
+    kinds = [kind.scalar.vec(half.lanes) for kind in src_dtypes]
+    halves = [
+        in_parts(write, half, [f"{x}.{part}" for x in operands], kinds, called_bytes)
+        for part in ("lo", "hi")
+    ]
+    return f"(({vector_type(dtype)})({', '.join(halves)}))"
+
+
+def _whole(
+    op: Ops,
+    dtype: DType,
+    operands: Sequence[str],
+    src_dtypes: Sequence[DType],
+    functions: Functions,
+) -> str:
     kind = src_dtypes[0]
     if op is Ops.WHERE:
         condition, if_true, if_false = operands
