@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
 from proofgrad.backends.ptx.emulator.grid import Launch
 from proofgrad.backends.ptx.emulator.grid import run as run_grid
 from proofgrad.backends.ptx.emulator.module import compiled
+from proofgrad.backends.ptx.emulator.state import CUresult
+from proofgrad.backends.ptx.graph import GraphSequence
 from proofgrad.backends.ptx.memory import STAGE_BYTES
 from proofgrad.backends.ptx.runtime import BLOCK_SIZE, KernelLaunch, PTXBackend, open_backend
 from proofgrad.core.compile.machine.target import CompileError, DeviceError, Source
@@ -349,6 +352,158 @@ def test_a_kernel_that_is_dropped_before_it_has_run_runs(machine: PTXBackend) ->
     result = bytearray(4)
     machine.copyout(memoryview(result), out)
     assert unpack(bytes(result), dtypes.int32) == [55]
+
+
+class Interrupted(EmulatedDriver):
+    """What runs in the middle of a call of the driver, once: another thread, or a handle that Python drops."""
+
+    def __init__(self, name: str, between: Callable[[], object]) -> None:
+        super().__init__(devices=2)
+        self.name, self.between = name, [between]
+
+    def meet(self, name: str) -> None:
+        """Behind a call of this name."""
+        if name == self.name and self.between:
+            self.between.pop()()
+
+    def cuCtxSetCurrent(self, context: Any) -> None:
+        super().cuCtxSetCurrent(context)
+        self.meet("cuCtxSetCurrent")
+
+    def cuStreamSynchronize(self, stream: Any) -> None:
+        super().cuStreamSynchronize(stream)
+        self.meet("cuStreamSynchronize")
+
+
+def test_module_that_is_dropped_while_others_are_waited_for_stays_until_the_next_wait() -> None:
+    """Another thread has launched it behind what is waited for."""
+    late: list[KernelLaunch] = []
+    api = Interrupted("cuStreamSynchronize", lambda: late.pop()([out]))
+    machine = PTXBackend(Driver(api))
+    late.append(loaded(machine, fibonacci_kernel(9), "fibonacci"))
+    out = machine.alloc(4)
+    machine.synchronize()
+    assert (late, api.between, api.modules) == ([], [], 1)
+    machine.synchronize()
+    assert api.modules == 0
+
+
+# -- handles that Python drops at any line ------------------------------------------------------------
+
+
+def test_handle_of_another_gpu_that_is_dropped_during_a_call_leaves_it_its_context() -> None:
+    handles: list[object] = []
+    api = Interrupted("", handles.clear)
+    one, other = [PTXBackend(Driver(api, number)) for number in (0, 1)]
+    kept = one.alloc(4)
+    handles.append(other.alloc(64))
+    one.copyin(kept, memoryview(bytes(range(4))))
+    read = bytearray(4)
+    api.name = "cuCtxSetCurrent"
+    one.copyout(memoryview(read), kept)
+    assert (list(read), handles, api.between) == ([0, 1, 2, 3], [], [])
+    other.synchronize()
+    assert api.contexts[1].used_bytes == 0
+
+
+def ends(work: Callable[[], object]) -> bool:
+    """Whether work in a thread of its own ends."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(10)
+    return not thread.is_alive()
+
+
+def test_kernel_that_is_dropped_while_launches_are_noted_waits_for_nobody(
+    machine: PTXBackend, api: EmulatedDriver
+) -> None:
+    assert machine.driver is not None
+    driver, made = machine.driver, [loaded(machine, fibonacci_kernel(9), "fibonacci")]
+
+    class Names(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            made.clear()
+            return super().__iter__()
+
+    assert ends(lambda: driver.note(Names(["fibonacci"])))
+    assert made == []
+    machine.synchronize()
+    assert api.modules == 0
+
+
+def test_gpu_that_is_lost_while_launches_are_noted_says_so(machine: PTXBackend) -> None:
+    """A handle that is dropped there meets the fault."""
+    assert machine.driver is not None
+    driver = machine.driver
+
+    class Names(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            driver._words_of_loss(700)
+            return super().__iter__()
+
+    assert ends(lambda: driver.note(Names(["fibonacci"])))
+
+
+@pytest.mark.parametrize("what", ["launch", "graph", "copy"])
+def test_forked_child_asks_for_no_lock_that_another_thread_held(
+    machine: PTXBackend, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    assert machine.driver is not None and machine.copies is not None
+    copies = machine.copies
+    launch, out = loaded(machine, fibonacci_kernel(9), "fibonacci"), machine.alloc(4)
+    graph = machine.sequence([(launch, [0], [0])] * 2, [out])
+    assert isinstance(graph, GraphSequence)
+    lock, work = {
+        "launch": (machine.driver._lock, lambda: launch([out])),
+        "graph": (graph._lock, graph.run),
+        "copy": (copies._lock, lambda: copies.write(out.address, memoryview(bytes(4)))),
+    }[what]
+    told: list[str] = []
+
+    def use() -> None:
+        try:
+            work()
+        except DeviceError as error:
+            told.append(str(error))
+
+    with monkeypatch.context() as patch, lock:
+        patch.setattr(machine.driver, "_process", -1)
+        assert ends(use)
+    assert len(told) == 1 and "before this process was forked" in told[0]
+
+
+class Full(EmulatedDriver):
+    """Has no memory for events, or of the host; counts events."""
+
+    events, full = 0, ""
+
+    def cuEventCreate(self, flags: int) -> Any:
+        self.require(self.full != "events", CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+        self.events += 1
+        return super().cuEventCreate(flags)
+
+    def cuEventDestroy(self, event: Any) -> None:
+        self.events -= 1
+        super().cuEventDestroy(event)
+
+    def cuMemAllocHost(self, nbytes: int) -> int:
+        self.require(self.full != "host", CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+        return super().cuMemAllocHost(nbytes)
+
+
+@pytest.mark.parametrize("full", ["events", "host"])
+def test_copy_that_gets_no_memory_keeps_none_and_the_next_one_is_right(full: str) -> None:
+    api = Full()
+    machine = PTXBackend(Driver(api))
+    out, read = machine.alloc(4), bytearray(4)
+    api.full = full
+    with pytest.raises(MemoryError, match="memory is out for cu.* on CUDA"):
+        machine.copyin(out, memoryview(bytes(4)))
+    assert (api.events, api.pinned) == (0, {})
+    api.full = ""
+    machine.copyin(out, memoryview(bytes(range(4))))
+    machine.copyout(memoryview(read), out)
+    assert (list(read), api.events) == ([0, 1, 2, 3], 1)
 
 
 def test_ptx_that_is_refused_is_shown_with_what_the_compiler_says(machine: PTXBackend) -> None:

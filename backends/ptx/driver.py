@@ -14,6 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import ref
 
@@ -36,6 +37,15 @@ _NON_BLOCKING = 1  # a stream beside the default one, and a wait that yields the
 def _version(number: int) -> str:
     """12090 as 12.9."""
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+class _Thread(threading.local):
+    """What the thread that asks is in the middle of."""
+
+    driver: Driver | None = None  # whose context it works in
+
+
+_thread = _Thread()
 
 
 class CallFailed(DeviceError):
@@ -62,10 +72,11 @@ class Driver:
         self.label = "CUDA" if ordinal == 0 else f"CUDA:{ordinal}"
         self.is_emulated = bool(getattr(api, "is_emulated", False))
         self.lost = ""  # why nothing can be computed any more
-        self._process, self._lock = os.getpid(), threading.Lock()
+        # A lock that its thread may take again: Python may drop handles, which tell of a lost GPU, at any line.
+        self._process, self._lock = os.getpid(), threading.RLock()
         self._recent: deque[str] = deque(maxlen=NAMED_KERNELS)
         self._launched = 0  # since the GPU was last waited for
-        self._retired: list[Any] = []
+        self._retired: deque[Any] = deque()  # modules, put there at any line as well
         self._check("cuInit", 0)
         self._device = self._check("cuDeviceGet", self._known_ordinal())
         self._context = self._check("cuDevicePrimaryCtxRetain", self._device)
@@ -128,8 +139,18 @@ class Driver:
         If memory is out for it, what the pool keeps is given back, and it is called once more: modules, graphs and launches
         take memory, too. `what` could not be done, if it is out still. Raises: CallFailed, DeviceError, MemoryError.
         """
-        self._require_usable()
-        self._check("cuCtxSetCurrent", self._context)
+        self.require_usable()
+        around = _thread.driver
+        try:
+            _thread.driver = self
+            self._check("cuCtxSetCurrent", self._context)
+            return self._called(name, arguments, what)
+        finally:
+            _thread.driver = around
+            if around is not None and around is not self:  # a handle was dropped during its call
+                around._check("cuCtxSetCurrent", around._context)
+
+    def _called(self, name: str, arguments: Sequence[Any], what: str) -> Any:
         try:
             return self._check(name, *arguments)
         except CallFailed as error:
@@ -148,13 +169,14 @@ class Driver:
 
     def _give_back(self) -> None:
         """Wait for what was launched, and keep neither modules that are done with nor memory in the pool."""
+        retired = self._taken()
         self._check("cuStreamSynchronize", self.stream)
-        self._has_waited()
+        self._has_waited(retired)
         if self._pool is not None:
             self._check("cuMemPoolTrimTo", self._pool, 0)
 
-    def _require_usable(self) -> None:
-        """Raises: DeviceError if the GPU was lost, and in a forked child."""
+    def require_usable(self) -> None:
+        """Asked before a lock is taken, which a child never gets if another thread held it. Raises: DeviceError if the GPU was lost, and in a forked child."""
         if self.lost:
             raise DeviceError(self.lost)
         if os.getpid() != self._process:
@@ -259,19 +281,24 @@ class Driver:
 
     def unload(self, module: Any) -> None:
         """Let go of a module when all that was launched of it has run."""
-        if self.lost:
+        if self.lost or os.getpid() != self._process:
             return
-        with self._lock:
-            self._retired.append(module)
-            is_enough = len(self._retired) >= RETIRED_MODULES
-        if is_enough:
+        self._retired.append(module)
+        if len(self._retired) >= RETIRED_MODULES:
+            retired = self._taken()
             self.release("cuStreamSynchronize", self.stream)
-            self._unload_retired()
+            self._unload(retired)
 
-    def _unload_retired(self) -> None:
-        with self._lock:
-            retired, self._retired = self._retired, []
-        for module in retired:
+    def _taken(self) -> list[Any]:
+        """The modules that are done with now. What is launched while these are waited for may be of others."""
+        taken = list[Any]()
+        with suppress(IndexError):  # another thread takes some, too
+            for _ in range(len(self._retired)):
+                taken.append(self._retired.popleft())
+        return taken
+
+    def _unload(self, modules: Sequence[Any]) -> None:
+        for module in modules:
             self.release("cuModuleUnload", module)
 
     def allow_shared(self, name: str, function: Any, nbytes: int) -> None:
@@ -291,6 +318,7 @@ class Driver:
 
         `parameters`: the address of void *[], read before this returns.
         """
+        self.require_usable()
         self.note([name])
         blocks, threads, nbytes = shape
         sizes = (blocks, 1, 1, threads, 1, 1, nbytes)
@@ -323,11 +351,16 @@ class Driver:
 
     def synchronize(self) -> None:
         """Wait until all that was launched has run. Raises: DeviceError, also for what a kernel did wrong."""
-        self.call("cuStreamSynchronize", self.stream)
-        self._has_waited()
+        retired = self._taken()
+        try:
+            self.call("cuStreamSynchronize", self.stream)
+        except BaseException:
+            self._retired.extend(retired)
+            raise
+        self._has_waited(retired)
 
-    def _has_waited(self) -> None:
+    def _has_waited(self, retired: Sequence[Any]) -> None:
         with self._lock:
             self._recent.clear()
             self._launched = 0
-        self._unload_retired()
+        self._unload(retired)

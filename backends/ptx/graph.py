@@ -73,6 +73,7 @@ class GraphSequence:
 
     def run(self) -> None:
         """All launches, as if in order."""
+        self.driver.require_usable()
         with self._lock:
             if self._is_moved and not self._is_ordered():
                 self._drop()

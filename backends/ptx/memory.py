@@ -67,6 +67,7 @@ class Copies:
             self.driver.copy_in(address, contents, contents.nbytes)
             self.driver.synchronize()  # memory that somebody has pinned is read later
             return
+        self.driver.require_usable()
         with self._lock:
             stage = self._free_stage()
             stage.view[: contents.nbytes] = contents
@@ -81,12 +82,20 @@ class Copies:
     def _free_stage(self) -> _Stage:
         """The stage that was used the longest ago, when its copy is done."""
         if len(self._stages) < STAGES:
-            address = int(self.driver.call("cuMemAllocHost", STAGE_BYTES))
-            view = memoryview((ctypes.c_char * STAGE_BYTES).from_address(address)).cast("B")
-            stage = _Stage(address, view, self.driver.call("cuEventCreate", _NO_TIMES))
-            self._stages.append(stage)
-            return stage
+            return self._new_stage()
         stage = self._stages[self._next % STAGES]
         self._next += 1
         self.driver.call("cuEventSynchronize", stage.event)
         return stage
+
+    def _new_stage(self) -> _Stage:
+        """Keeps nothing where memory is out."""
+        event = self.driver.call("cuEventCreate", _NO_TIMES)
+        try:
+            address = int(self.driver.call("cuMemAllocHost", STAGE_BYTES))
+        except BaseException:
+            self.driver.release("cuEventDestroy", event)
+            raise
+        view = memoryview((ctypes.c_char * STAGE_BYTES).from_address(address)).cast("B")
+        self._stages.append(_Stage(address, view, event))
+        return self._stages[-1]
