@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from devices import opened
 
 from proofgrad import Device, Tensor, TinyJit, dtypes
 from proofgrad.backends.opencl.runtime import OpenCLBackend
+from proofgrad.backends.opencl.sequence import KernelLaunch, QueuedSequence
 from proofgrad.backends.ptx.driver import DRIVERS, Driver
 from proofgrad.backends.ptx.emit import PTX_VERSIONS
 from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
@@ -293,6 +296,24 @@ def test_memory_that_is_out_for_a_launch_or_copy_is_tried_again_and_then_told(
     assert (x + 1).tolist() == [2.0, 3.0]
 
 
+def test_arguments_that_get_no_memory_are_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the kernel would have those of its last launch."""
+    opened("CL")
+    machine = OpenCLBackend()
+    pyopencl, fails, given = machine._cl, [1], list[Any]()
+
+    def set_args(*arguments: Any) -> None:
+        if fails.pop() if fails else 0:
+            raise pyopencl.MemoryError("clSetKernelArg failed: OUT_OF_HOST_MEMORY")
+        given.append(arguments)
+
+    launch = KernelLaunch(machine, None, lambda: None, "kernel", [0, 1], (1, 1))
+    launched: list[Any] = []
+    monkeypatch.setattr(pyopencl, "enqueue_nd_range_kernel", lambda *_: launched.append(given[-1:]))
+    machine.enqueue(launch, SimpleNamespace(set_args=set_args), ["out", "in"])
+    assert launched == [[("out", "in")]]
+
+
 # -- more local memory than there is --------------------------------------------------------------
 
 
@@ -314,6 +335,55 @@ def test_opencl_kernel_of_too_much_local_memory_is_an_error_with_its_device() ->
         machine.synchronize()
     assert (Tensor([1.0], "CL") + 1).tolist() == [2.0]
     others_go_on()
+
+
+def test_opencl_groups_are_as_large_as_registers_of_the_kernel_let_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Device[opened("CL")]
+    assert isinstance(machine, OpenCLBackend)
+    which, usual = machine._cl.kernel_work_group_info, machine._cl.Kernel.get_work_group_info
+
+    def told(self: Any, info: Any, device: Any) -> Any:
+        return 4 if info == which.WORK_GROUP_SIZE else usual(self, info, device)
+
+    monkeypatch.setattr(machine._cl.Kernel, "get_work_group_info", told)
+    text = "kernel void few(global float *data0) { data0[get_global_id(0)] = get_local_size(0); }"
+    monkeypatch.setattr(machine, "_group_size", lambda items: 16)
+    out, read = machine.alloc(256), bytearray(256)
+    source = Source("opencl", "few", text, (dtypes.float32,), 64)
+    machine.load(machine.compile(source))([out])
+    machine.copyout(memoryview(read), out)
+    assert memoryview(read).cast("f").tolist() == [4.0] * 64
+    said = r"the kernel few has groups of 16 items that wait for each other, and CL \(.*\) has registers for 4"
+    with pytest.raises(DeviceError, match=said):
+        machine.load(machine.compile(replace(source, group_size=16)))
+
+
+def test_opencl_in_a_forked_child_asks_for_no_lock_that_another_thread_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened("CL")
+    machine = OpenCLBackend()
+    launch = KernelLaunch(machine, None, lambda: None, "kernel", [], (1, 1))
+    told: list[str] = []
+
+    def use(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except DeviceError as error:
+            told.append(str(error))
+
+    sequence = QueuedSequence([(launch, []), (launch, [])], [])
+    monkeypatch.setattr(machine, "_process", -1)
+    for lock, work in ((launch._lock, lambda: launch([])), (sequence._lock, sequence.run)):
+        with lock:
+            thread = threading.Thread(target=use, args=(work,), daemon=True)
+            thread.start()
+            thread.join(10)
+            assert not thread.is_alive()
+    assert [x for x in told if "before this process was forked" not in x] == []
+    assert len(told) == 2
 
 
 def test_ptx_kernel_of_too_much_shared_memory_is_refused_with_its_size() -> None:

@@ -7,6 +7,7 @@ Built kernels are kept on disk by the OpenCL driver itself, so a Binary here is 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import warnings
@@ -89,7 +90,7 @@ class OpenCLBackend(Backend):
         """What its driver calls the device."""
         return str(self.device.name).strip()
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
         """Raises: DeviceError where the device was lost, and in a forked child, where the threads that serve the queue are not."""
         if self._lost:
             raise DeviceError(self._lost)
@@ -118,21 +119,32 @@ class OpenCLBackend(Backend):
         program, entry = self._programs.kernel(binary.source)
         slots = [k for k, dtype in enumerate(binary.source.params) if dtype is not dtypes.void]
         items = max(1, binary.source.global_size or 1)
-        group = binary.source.group_size or self._group_size(items)
+        kernel = self._cl.Kernel(program, entry)
+        asked, most = binary.source.group_size, self._require_room(kernel, binary.source)
+        group = asked or min(self._group_size(items), most)
         shape = (-(-items // group) * group, group)
-        return KernelLaunch(
-            self, lambda: self._cl.Kernel(program, entry), binary.entry, slots, shape
-        )
+        make = functools.partial(self._cl.Kernel, program, entry)
+        return KernelLaunch(self, kernel, make, binary.entry, slots, shape)
 
-    def require_local_memory(self, kernel: Any, entry: str) -> None:
-        """Raises: DeviceError for a kernel whose groups need more than the device has; some drivers run it all the same."""
-        which = self._cl.kernel_work_group_info.LOCAL_MEM_SIZE
-        needed, most = kernel.get_work_group_info(which, self.device), self.device.local_mem_size
-        if needed > most:
+    def _require_room(self, kernel: Any, source: Source) -> int:
+        """How many items a group of a kernel may have, which its registers decide.
+
+        Raises: DeviceError for a kernel whose groups need more than the device has; some drivers run it all the same.
+        """
+        entry, which = source.entry, self._cl.kernel_work_group_info
+        needed = kernel.get_work_group_info(which.LOCAL_MEM_SIZE, self.device)
+        if needed > self.device.local_mem_size:
             raise DeviceError(
-                f"the kernel {entry} needs {needed} bytes of local memory a group, and {self.name} ({self.label}) has {most}:"
-                " ask for smaller tiles, as with schedule(...)"
+                f"the kernel {entry} needs {needed} bytes of local memory a group, and {self.name} ({self.label}) has"
+                f" {self.device.local_mem_size}: ask for smaller tiles, as with schedule(...)"
             )
+        most = int(kernel.get_work_group_info(which.WORK_GROUP_SIZE, self.device))
+        if (source.group_size or 0) > most:
+            raise DeviceError(
+                f"the kernel {entry} has groups of {source.group_size} items that wait for each other, and {self.name} ({self.label})"
+                f" has registers for {most}: ask for smaller tiles, as with schedule(...)"
+            )
+        return max(1, most)
 
     def enqueue(self, launch: KernelLaunch, kernel: Any, arguments: Sequence[Any] | None) -> None:
         """Put a launch on the queue; `arguments` None: the kernel object has those of its last launch.
@@ -140,15 +152,16 @@ class OpenCLBackend(Backend):
         The first launch of a kernel is waited for. PoCL links a kernel only then, in a thread of its own, with a process
         that it spawns: where the program changes os.environ meanwhile, that fails, and PoCL ends the whole program.
         """
-        self._check_usable()
+        self.check_usable()
         try:
-            if arguments is not None:
-                kernel.set_args(*arguments)
-            self._put(launch, kernel)
+            self._put(launch, kernel, arguments)
         except self._cl.Error as error:
-            self._again(lambda: self._put(launch, kernel), f"launching {launch.entry}", error)
+            again = functools.partial(self._put, launch, kernel, arguments)
+            self._again(again, f"launching {launch.entry}", error)
 
-    def _put(self, launch: KernelLaunch, kernel: Any) -> None:
+    def _put(self, launch: KernelLaunch, kernel: Any, arguments: Sequence[Any] | None) -> None:
+        if arguments is not None:
+            kernel.set_args(*arguments)
         self._cl.enqueue_nd_range_kernel(self._queue, kernel, launch.grid, launch.group)
         if not launch.is_linked:
             self._queue.finish()
@@ -172,7 +185,7 @@ class OpenCLBackend(Backend):
         return max(1, min(most, items // (GROUPS_A_CORE * int(self.device.max_compute_units))))
 
     def alloc(self, nbytes: int) -> Any:
-        self._check_usable()
+        self.check_usable()
         try:
             return self._pool.allocate(max(nbytes, 1))  # OpenCL has no empty buffers
         except self._cl.Error as error:
@@ -222,7 +235,7 @@ class OpenCLBackend(Backend):
 
     def timed(self, work: Callable[[], None]) -> float:
         """The seconds between two markers around the work, by the clock of the device."""
-        self._check_usable()
+        self.check_usable()
         before = self._cl.enqueue_marker(self._queue)
         work()
         after = self._cl.enqueue_marker(self._queue)
@@ -230,12 +243,12 @@ class OpenCLBackend(Backend):
         return float(after.profile.end - before.profile.end) * 1e-9
 
     def copyin(self, handle: Any, data: memoryview) -> None:
-        self._check_usable()
+        self.check_usable()
         if data.nbytes:
             self._copy(handle, data, "copying to it")
 
     def copyout(self, data: memoryview, handle: Any) -> None:
-        self._check_usable()
+        self.check_usable()
         if data.nbytes:
             self._copy(data, handle, "copying from it")
 
@@ -249,7 +262,7 @@ class OpenCLBackend(Backend):
             self._again(copy, what, error)
 
     def synchronize(self) -> None:
-        self._check_usable()
+        self.check_usable()
         try:
             self._queue.finish()
         except self._cl.Error as error:
@@ -257,7 +270,7 @@ class OpenCLBackend(Backend):
 
     def _build(self, text: str) -> Any:
         """Raises: CompileError, with the line that the driver's log speaks of."""
-        self._check_usable()
+        self.check_usable()
         program = self._cl.Program(self._context, text)
         try:
             options = BUILD_OPTIONS if self.rounds_quotients else _PLAIN_OPTIONS

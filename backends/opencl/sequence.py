@@ -24,20 +24,21 @@ class KernelLaunch:
     def __init__(
         self,
         machine: OpenCLBackend,
+        kernel: Any,
         make: Callable[[], Any],
         entry: str,
         slots: list[int],
         shape: tuple[int, int],
     ) -> None:
-        """`make` gives a kernel object; `slots`: those that it has arguments for; `shape`: items, and those of a group."""
-        self.machine, self.make, self.entry, self.slots = machine, make, entry, slots
+        """`make` gives another kernel object; `slots`: those that it has arguments for; `shape`: items, and those of a group."""
+        self.machine, self.kernel, self.make = machine, kernel, make
+        self.entry, self.slots = entry, slots
         self.grid, self.group = (shape[0],), (shape[1],)
-        self.kernel = make()
         self.is_linked = False  # it has run once
-        machine.require_local_memory(self.kernel, entry)
         self._lock = threading.Lock()
 
     def __call__(self, buffers: Sequence[Any]) -> None:
+        self.machine.check_usable()  # a forked child may never get the lock
         with self._lock:
             self.machine.enqueue(self, self.kernel, [buffers[slot] for slot in self.slots])
 
@@ -77,6 +78,7 @@ class QueuedSequence:
 
     def run(self) -> None:
         """All launches, in order."""
+        self._launches[0].machine.check_usable()
         with self._lock:
             for k, launch in enumerate(self._launches):
                 arguments = None
