@@ -296,6 +296,32 @@ def test_memory_that_is_out_for_a_launch_or_copy_is_tried_again_and_then_told(
     assert (x + 1).tolist() == [2.0, 3.0]
 
 
+def test_opencl_buffer_that_the_pool_has_no_room_for_is_tried_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pool rounds up: what is as large as a buffer may be, it asks too much for."""
+    machine = Device[opened("CL")]
+    assert isinstance(machine, OpenCLBackend)
+
+    def refuse(nbytes: int) -> None:
+        raise machine._cl.LogicError("create_buffer failed: INVALID_BUFFER_SIZE")
+
+    monkeypatch.setattr(machine, "_pool", SimpleNamespace(allocate=refuse, free_held=lambda: None))
+    x = Tensor([1.0, 2.0, 3.0], machine.name).realize()
+    assert (x.contiguous() * 2).softmax().sum().item() == pytest.approx(1.0)
+    assert machine.alloc(0).size == 1
+
+
+def test_opencl_buffer_that_is_too_large_is_refused_with_how_large_one_may_be() -> None:
+    machine = Device[opened("CL")]
+    assert isinstance(machine, OpenCLBackend)
+    most = machine.device.max_mem_alloc_size
+    said = rf"cannot allocate {64 * most} bytes on CL \(.*\), which has \d+ and gives a buffer {most} at most"
+    with pytest.raises(MemoryError, match=said):
+        machine.alloc(64 * most)
+    assert (Tensor([1.0], "CL") + 1).tolist() == [2.0]
+
+
 def test_arguments_that_get_no_memory_are_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the kernel would have those of its last launch."""
     opened("CL")

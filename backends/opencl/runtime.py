@@ -186,15 +186,18 @@ class OpenCLBackend(Backend):
 
     def alloc(self, nbytes: int) -> Any:
         self.check_usable()
+        count, flags = max(nbytes, 1), self._cl.mem_flags.READ_WRITE  # OpenCL has no empty buffers
         try:
-            return self._pool.allocate(max(nbytes, 1))  # OpenCL has no empty buffers
+            with contextlib.suppress(self._cl.Error):  # the pool asks for up to a sixteenth more
+                return self._pool.allocate(count)
+            return self._cl.Buffer(self._context, flags, count)
         except self._cl.Error as error:
             explained = self._explained(f"allocating {nbytes} bytes", error)
             if self._lost:
                 raise explained from None
-            total = self.device.global_mem_size
             raise MemoryError(
-                f"cannot allocate {nbytes} bytes on {self.name} ({self.label}, which has {total}): {error}"
+                f"cannot allocate {nbytes} bytes on {self.name} ({self.label}), which has {self.device.global_mem_size} and"
+                f" gives a buffer {self.device.max_mem_alloc_size} at most: {error}"
             ) from None
 
     def _again(self, work: Callable[[], object], what: str, error: Exception) -> None:
