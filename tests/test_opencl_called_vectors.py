@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from linear_kernels import (
 )
 
 from proofgrad import Device, Tensor
+from proofgrad.backends.opencl import runtime
 from proofgrad.backends.opencl.emit import emit
 from proofgrad.backends.opencl.runtime import OpenCLBackend, _target
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -95,11 +97,17 @@ def test_vectors_are_no_longer_than_the_functions_take(
     assert (target.vector_bytes, target.most_lanes) == expected
 
 
-def test_device_says_how_wide_vectors_of_its_functions_are() -> None:
-    machine = Device[opened("CL")]
-    assert isinstance(machine, OpenCLBackend)
-    told = f"functions of vectors of {machine.called_bytes} bytes"
-    assert (told in machine.identity) is bool(machine.called_bytes)
+@pytest.mark.parametrize("called_bytes", [0, 32])
+def test_device_says_how_wide_vectors_of_its_functions_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], called_bytes: int
+) -> None:
+    opened("CL")
+    monkeypatch.setenv("DEBUG", "1")
+    found = replace(runtime.choose_device(runtime._import_pyopencl()), called_bytes=called_bytes)
+    monkeypatch.setattr(runtime, "choose_device", lambda *_: found)
+    machine, told = OpenCLBackend(), "functions of vectors of 32 bytes"
+    is_narrow = called_bytes > 0
+    assert [told in machine.identity, told in capsys.readouterr().err] == [is_narrow] * 2
 
 
 def test_wide_values_beside_narrow_ones_are_right() -> None:

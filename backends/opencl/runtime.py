@@ -40,7 +40,7 @@ from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import WARP
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.messages import warn
+from proofgrad.core.messages import say, warn
 
 GROUPS_A_CORE = 4  # at least, so that all end at nearly the same time
 GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector width
@@ -72,6 +72,8 @@ class OpenCLBackend(Backend):
         self.identity = f"{self.label}, {self.device.version}, {self.device.driver_version}"
         if self.called_bytes:
             self.identity += f", functions of vectors of {self.called_bytes} bytes"
+            if settings.debug_level():
+                say(f"{self.name}: {self.identity}")
         self._context = context_of(self._cl, self.device)
         exchanges = exchange(self._cl, self.device, self._context)
         self.target = _target(self._cl, self.device, exchanges, self.called_bytes)
