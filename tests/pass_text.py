@@ -284,6 +284,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "end_before_hidden": lambda a: (a.node(), a.nodes(a.after("along"))),
     "extend": lambda a: (a.node(),),
     "keep_window": lambda a: (a.node(), *a.nodes(a.after("from")), a.axes()),
+    "stage_window": lambda a: (a.node(), a.axes()),
     "keep_in_item": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "join_sums": lambda a: (a.node(),),
     "leave": lambda a: (a.node(),),

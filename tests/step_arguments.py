@@ -170,6 +170,32 @@ def for_keep_window(graph: UOp) -> Iterator[Arguments]:
         yield _call(other, UOp.index(0), (_axis(UOp.index(0), 1),))
 
 
+def for_stage_window(graph: UOp) -> Iterator[Arguments]:
+    own = loops_in(graph)
+    for load in [n for n in graph.toposort() if n.op is Ops.LOAD]:
+        index = load.src[0].src[1]
+        for size in (1, 6, 12, 24, 30):
+            yield _call(load, (_axis(index, size),))
+        for loop in own:
+            if step := coefficient(index, loop):
+                one, rest = _axis(loop, size_of(loop), step), index - loop * step
+                behind = _axis(rest, 24, 1, 23)
+                yield _call(load, (one, behind))
+                yield _call(load, (behind, one))
+                yield _call(load, (_axis(loop, size_of(loop) + 2, step), behind))
+                yield _call(load, (_axis(loop, size_of(loop) - 1, step), behind))
+                yield _call(load, (_axis(loop, size_of(loop), step + 1), behind))
+                yield _call(load, (one, _axis(rest, 24)))
+        for role in AxisRole:
+            yield _call(load, (_axis(index, 24, 1, FREE, role),))
+        for taken in own:
+            yield _call(load, (_axis(index, 24, 1, taken.arg[0]),))
+        yield _call(load, (_axis(FOREIGN, 24),))
+        yield _call(load, ())
+    for other in (FOREIGN, graph, FOREIGN_SUM):
+        yield _call(other, (_axis(UOp.index(0), 1),))
+
+
 def _axis(
     place: UOp, size: int, stride: int = 1, number: int = FREE, role: AxisRole = AxisRole.REDUCE
 ) -> Axis:
@@ -422,6 +448,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "unroll": for_unroll,
     "local_buffer": for_keep,
     "keep_window": for_keep_window,
+    "stage_window": for_stage_window,
     "stage": for_stage,
     "deinterleave": for_deinterleave,
     "pad_rows": for_pad_rows,

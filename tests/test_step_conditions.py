@@ -54,6 +54,7 @@ from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.scatter import scatter
 from proofgrad.core.compile.steps.split import MOST_PARTS, split, split_reading_inside
 from proofgrad.core.compile.steps.stage import MOST_DIGITS, Digit, stage
+from proofgrad.core.compile.steps.stage_window import stage_window
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
 from proofgrad.core.compile.steps.tensor_program import traced
 from proofgrad.core.compile.steps.turn_rows import turn_rows
@@ -486,6 +487,29 @@ def test_what_is_read_under_a_mask_is_kept_in_no_window() -> None:
     (a,), (r,) = loops(3), inner_loops(2)
     nest = nest_of_stores(store(a, reduce(Ops.ADD, load(X, a + r, mask=a + r < 3), r)))
     refused(lambda: window_kept(nest, a, r, 2), "without a mask")
+    (value,) = nodes(nest, Ops.LOAD)
+    refused(lambda: stage_window(nest, value, (Axis(a + r, 4, 1, ROW),)), "without a mask")
+
+
+def test_memory_is_copied_along_axes_if_places_lie_in_them_and_positions_are_theirs() -> None:
+    (a,), (r, s) = loops(3), inner_loops(2, 2)
+    nest = nest_of_stores(store(a, reduce(Ops.ADD, load(X, s * 5 + a + r), r, s)))
+    (value,) = nodes(nest, Ops.LOAD)
+
+    def staged(place: UOp, size: int, stride: int = 5, number: int = 1) -> tuple[LoopNest, ...]:
+        pixel, channel = Axis(place, size, 1, NewLoop(0)), Axis(s, 2, stride, NewLoop(number))
+        return stage_window(nest, value, (pixel, channel))
+
+    copied, read = staged(a + r, 4)
+    assert [len(nodes(x, Ops.LOAD)) for x in (copied, read)] == [1, 1]
+    assert staged(a + r, 9)
+    refused(lambda: staged(a + r, 3), "places outside")
+    refused(lambda: staged(a + r, 4, 6), "another position")
+    refused(lambda: staged(a + r - 1, 4), "another position")
+    refused(lambda: staged(a + r, 4, number=0), "numbers of loops")
+    refused(lambda: staged(a + UOp.range(2, 77), 4), "does not change with")
+    refused(lambda: stage_window(nest, value, ()), "no axes")
+    refused(lambda: stage_window(nest, a, (Axis(a, 3, 1, ROW),)), "no load of the nest")
 
 
 def test_places_are_told_apart_by_the_iterations_of_a_few_loops_alone() -> None:

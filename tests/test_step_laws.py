@@ -56,6 +56,7 @@ SMALL = (
     "run_as",
     "deinterleave",
     "pad_rows",
+    "stage_window",
     "scatter",
     "join_sums",
     "read_inside",

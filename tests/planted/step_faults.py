@@ -109,6 +109,7 @@ BODIES = (
     ),
     *(
         "stage",
+        "stage_window",
         "deinterleave",
         "pad_rows",
         "sum_in_memory",

@@ -43,6 +43,7 @@ ORDER = (
         "reorder",
         "run_as",
         "stage",
+        "stage_window",
         "deinterleave",
         "pad_rows",
         "local_buffer",

@@ -57,6 +57,23 @@ _POSITIONS = {
     f"{k} digits have one position": iterations.one_position_each(k)
     for k in range(1, MOST_DIGITS + 1)
 }
+# What is read at some places along axes.
+_WINDOW = (
+    {
+        name: claim
+        for k in range(1, MOST_LOOPS + 1)
+        for name, claim in (
+            (f"{k} digits have one position", _POSITIONS[f"{k} digits have one position"]),
+            (f"along {k} axes the element that was read", iterations.kept_of_window(k)),
+        )
+    }
+    | {
+        "a window is filled from elements": iterations.filled_from_memory,
+        "a remainder is what quotients leave": iterations.left_by_quotient,
+        "a quotient of a quotient is one": iterations.quotient_of_quotient,
+    }
+    | _INSIDE
+)
 
 LAWS: dict[str, Law] = {
     "split": Law(
@@ -247,23 +264,13 @@ LAWS: dict[str, Law] = {
         " in each Linear (verify/kernels/waiting.py)",
     ),
     "keep_window": Law(
-        {
-            name: claim
-            for k in range(1, MOST_LOOPS + 1)
-            for name, claim in (
-                (f"{k} digits have one position", _POSITIONS[f"{k} digits have one position"]),
-                (f"along {k} axes the element that was read", iterations.kept_of_window(k)),
-            )
-        }
-        | {
-            "a window is filled from elements": iterations.filled_from_memory,
-            "a remainder is what quotients leave": iterations.left_by_quotient,
-            "a quotient of a quotient is one": iterations.quotient_of_quotient,
-            "an item reads what was filled last": folds.between_waits,
-        }
-        | _INSIDE,
+        _WINDOW | {"an item reads what was filled last": folds.between_waits},
         "that a position is one of a window, by linear forms; that places are inside of the window, by facts, for each iteration of a few"
         " loops; as of local_buffer the loops in which memory is filled anew, and the waits",
+    ),
+    "stage_window": Law(
+        _WINDOW,
+        "that a position is that of its places, by linear forms; that places are inside of their axes, by facts",
     ),
     "all_reduce": Law(
         rounds.claims()

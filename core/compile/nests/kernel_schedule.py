@@ -22,6 +22,7 @@ MOST_ITEMS = 1024
 MOST_WARPS = 32
 MOST_MATRICES = 16  # of results, that a unit sums at once
 LINES = "/lines"  # of matrices that each lie in a line of columns
+WINDOWS = "/windows"  # of such that are read from a copy of the image
 MOST_AHEAD = 5  # blocks of steps, that are copied while one is multiplied
 MOST_STEPS = 256  # of a sum, whose operands a group keeps
 MOST_SIDE = 256  # of a tile that goes through memory of a group
@@ -137,15 +138,17 @@ class Matrices:
     """A core's unit sums so many matrices of results at once, side by side along the rows and along the columns.
 
     `lines`: no matrix goes over the end of a line of columns, as of the pixels of an image, so that its columns lie side by side.
+    `windows`: and they are read from a copy of the image that has each pixel once, not from a table of all steps of the sum.
     """
 
     rows: int
     columns: int
     lines: bool = False
+    windows: bool = False
 
     def __str__(self) -> str:
-        lines = LINES if self.lines else ""
-        return f"{self.rows}x{self.columns}{lines}" if self.rows else "none"
+        form = WINDOWS if self.windows else LINES if self.lines else ""
+        return f"{self.rows}x{self.columns}{form}" if self.rows else "none"
 
 
 NO_MATRICES = Matrices(0, 0)
@@ -358,9 +361,10 @@ def _warps(text: str) -> WarpTile | None:
 def _matrices(text: str) -> Matrices | None:
     if text == "none":
         return NO_MATRICES
-    numbers = _numbers(text.removesuffix(LINES), 2)
+    windows = text.endswith(WINDOWS)
+    numbers = _numbers(text.removesuffix(WINDOWS if windows else LINES), 2)
     rows, columns = numbers or (0, 0)
-    made = Matrices(rows, columns, text.endswith(LINES))
+    made = Matrices(rows, columns, windows or text.endswith(LINES), windows)
     return made if 0 < made.rows * made.columns <= MOST_MATRICES else None
 
 
@@ -453,7 +457,7 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     ),
     "matrices": (
         _matrices,
-        f"none, or ROWSxCOLUMNS, up to {MOST_MATRICES}, or ROWSxCOLUMNS{LINES}",
+        f"none, or ROWSxCOLUMNS, up to {MOST_MATRICES}, or ROWSxCOLUMNS{LINES}, or ROWSxCOLUMNS{WINDOWS}",
     ),
     "warps": (
         _warps,

@@ -16,7 +16,8 @@ from math import prod
 from proofgrad.core.compile.machine.target import Target, TileUnit
 from proofgrad.core.compile.nests.kernel_schedule import NO_MATRICES, Matrices, Schedule
 from proofgrad.core.compile.nests.loops import size_of
-from proofgrad.core.compile.nests.strides import loops_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.nests.sums_of_products import below_conversions
 from proofgrad.core.compile.schedule.shared_tiles import GroupProduct, find_product, runs_along
 from proofgrad.core.compile.schedule.threads import shares_work
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS
@@ -102,9 +103,8 @@ def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule
     is_other = any([x is not None for x in asked]) or bool(override.reduction_block)
     if override.matrices is None and is_other:
         return None
-    made = _fastest(product, unit, target) if override.matrices is None else override.matrices
-    is_cut_too_often = made.lines and len(product.columns) >= MOST_LOOPS
-    if made.rows * made.columns > unit.sums or is_cut_too_often:
+    made = _fastest(product, way, target) if override.matrices is None else override.matrices
+    if made.rows * made.columns > unit.sums or not _may_be(made, product, way):
         return None
     if override.matrices is None and not _pays(product, way, made, target):
         return None
@@ -119,18 +119,54 @@ def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Of the columns' operand: the memory that is read, the loop of channels, how far apart these lie."""
+
+    memory: UOp
+    channel: UOp
+    plane: int
+
+
+def window_of(product: GroupProduct, unit: TileUnit) -> Window | None:
+    """The windows that a sum reads in planes of channels, of which a matrix takes a group at once; None: it reads others, or each element once."""
+    load, steps = below_conversions(product.column_factor), product.reduction.src[1:]
+    if load.op is not Ops.LOAD or len(load.src[0].src) != 2 or unit.groups != 1:
+        return None
+    memory, index = load.src[0].src
+    strides = {x: coefficient(index, x) or 0 for x in loops_of(index)}
+    channel = max(steps, key=lambda x: strides.get(x, 0))
+    plane = strides.get(channel, 0)
+    inside = [x for x in strides if strides[x] < plane]
+    outside = [x for x in strides if strides[x] >= plane]
+    length = sum([strides[x] * (size_of(x) - 1) for x in inside])
+    are_planes = 0 < min(strides.values(), default=0) and length < plane
+    are_groups = size_of(channel) % unit.group == 0 and size_of(channel) > unit.group
+    is_read_again = any([size_of(x) > 1 for x in steps if x in inside])
+    copied = plane * prod([size_of(x) for x in outside])
+    is_once = memory.op is Ops.PARAM and copied <= memory.arg[1] and len(outside) < MOST_LOOPS - 2
+    is_in_lines = strides.get(product.columns[-1]) == 1
+    if are_planes and are_groups and is_read_again and is_once and is_in_lines:
+        return Window(memory, channel, plane)
+    return None
+
+
 def ways_of_matrices(kernel: UOp, target: Target) -> list[Matrices]:
     """All that may be tried for a kernel."""
     product = find_product(kernel)
     way = None if product is None else way_of(product, target)
-    return [] if product is None or way is None else _ways(product, way.unit)
+    return [] if product is None or way is None else _ways(product, way)
 
 
-def _ways(product: GroupProduct, unit: TileUnit) -> list[Matrices]:
-    has_lines = 1 < len(product.columns) < MOST_LOOPS  # cut, the last is two
-    sizes, lines = range(1, unit.sums + 1), (False, True) if has_lines else (False,)
-    fitting = [(high, wide) for high in sizes for wide in sizes if high * wide <= unit.sums]
-    return [Matrices(high, wide, is_in_lines) for is_in_lines in lines for high, wide in fitting]
+def _ways(product: GroupProduct, way: Way) -> list[Matrices]:
+    may_cut = len(product.columns) < MOST_LOOPS  # cut, the last is two
+    has_windows = way.offset is not product.column_factor and window_of(product, way.unit)
+    forms = [(False, False)]
+    forms += [(True, False)] if may_cut and len(product.columns) > 1 else []
+    forms += [(True, True)] if may_cut and has_windows else []
+    sizes, most = range(1, way.unit.sums + 1), way.unit.sums
+    fitting = [(high, wide) for high in sizes for wide in sizes if high * wide <= most]
+    return [Matrices(high, wide, *form) for form in forms for high, wide in fitting]
 
 
 def columns_lie_in_lines(product: GroupProduct, made: Matrices) -> bool:
@@ -145,7 +181,7 @@ def tiles_along(size: int, unit: TileUnit, at_once: int) -> int:
 
 
 def turns_of_columns(columns: int, steps: int, unit: TileUnit, at_once: int, target: Target) -> int:
-    """So many turns of columns that all rows take before the next ones: their table stays in half of the second cache."""
+    """So many turns of columns that all rows take before the next ones: their table, of so many steps, stays in half of the second cache."""
     turns = -(-columns // (unit.side * at_once))
     nbytes = turns * at_once * unit.side * steps * unit.columns.itemsize
     blocks = min(turns, -(-nbytes // target.room_bytes))
@@ -163,13 +199,22 @@ def _as_loaded(factor: UOp) -> UOp:
     return factor.src[0] if factor.op is Ops.CAST else factor
 
 
-def _fastest(product: GroupProduct, unit: TileUnit, target: Target) -> Matrices:
-    """In lines of columns or not, whichever takes less with its tables; as many as the unit keeps, with which the fewest are loaded."""
-    ways = _ways(product, unit)
-    lines = dict.fromkeys([made.lines for made in ways])
+def _may_be(made: Matrices, product: GroupProduct, way: Way) -> bool:
+    """Whether the columns may be cut in lines, or read in windows, as is wanted."""
+    if made.windows:
+        return made in _ways(product, way)
+    return not (made.lines and len(product.columns) >= MOST_LOOPS)
+
+
+def _fastest(product: GroupProduct, way: Way, target: Target) -> Matrices:
+    """In lines of columns or not, from windows or not, whichever takes less with its tables; as many as the unit keeps, with which the fewest are loaded."""
+    ways, unit = _ways(product, way), way.unit
+    forms = dict.fromkeys([(made.lines, made.windows) for made in ways])
     squares = [
-        min([x for x in ways if x.lines is one], key=lambda x: _loads(product, unit, x))
-        for one in lines
+        min(
+            [x for x in ways if (x.lines, x.windows) == one], key=lambda x: _loads(product, unit, x)
+        )
+        for one in forms
     ]
     return min(squares, key=lambda made: _with_tables(product, unit, made, target))
 
@@ -237,6 +282,9 @@ def _tables(product: GroupProduct, unit: TileUnit, made: Matrices) -> list[_Tabl
             else _runs_along_one(factor, product.rows)
         )
         order = (along_side, along_steps) if is_column else (along_steps, along_side)
+        if is_column and made.windows:  # lines of channels, put side by side
+            elements, order = _bytes_below(factor) // unit.rows.itemsize, (False, True)
+            vectors, nbytes = elements // (unit.side * unit.group), _bytes_below(factor)
         below = min(nbytes, _bytes_below(factor))
         found.append(_Table(is_column, vectors, elements, nbytes, below, *order))
     return found

@@ -85,6 +85,22 @@ def keep_window(
     require(load in toposort((nest.graph,)) and load.op is Ops.LOAD, "no load of the nest", load)
     memory, position, *masks = load.src[0].src
     require(memory.op is Ops.PARAM and not masks, "no memory that is read without a mask", memory)
+    require_places(nest, position, first, axes, apart)
+    own = tuple([UOp.range(axis.size, axis.made.number, axis.made.role) for axis in axes])
+    value = filled_from(memory, first, own, axes, nest)
+    require_fill(nest, loops_of(first), [axis.made for axis in axes])
+    kept = UOp(Ops.LOCAL_BUFFER, load.dtype, (value, *own))
+    places, sizes = [axis.place for axis in axes], [axis.size for axis in axes]
+    (at,) = collapse_law(len(axes)).new(*places, *sizes)
+    changed = nest.graph.substitute({load: loaded(kept, at)})
+    require_room(nest, changed)
+    return changed
+
+
+def require_places(
+    nest: LoopNest, position: UOp, first: UOp, axes: Sequence[Axis], apart: Sequence[UOp]
+) -> None:
+    """Raises: StepRefused where a position is not that of the places of axes behind a first one, or a place is outside of its axis."""
     require(0 < len(axes) <= MOST_LOOPS, "no axes, or more than", MOST_LOOPS)
     places, strides = [axis.place for axis in axes], [axis.stride for axis in axes]
     others = frozenset().union(*map(loops_of, (first, *places))) - loops_of(position)
@@ -94,18 +110,16 @@ def keep_window(
     for axis in axes:
         is_within = _lies_within(axis.place, axis.size, apart, nest.facts)
         require(is_within, "places outside of a window", axis.place, axis.size)
-    own = tuple([UOp.range(axis.size, axis.made.number, axis.made.role) for axis in axes])
-    there = position_of(first, own, strides)
-    inside = (
-        () if is_inside(there, memory, nest.facts) else (is_element(there, elements_of(memory)),)
-    )
-    value = loaded(memory, there, *inside)
-    require_fill(nest, loops_of(first), [axis.made for axis in axes])
-    kept = UOp(Ops.LOCAL_BUFFER, load.dtype, (value, *own))
-    (at,) = collapse_law(len(axes)).new(*places, *[axis.size for axis in axes])
-    changed = nest.graph.substitute({load: loaded(kept, at)})
-    require_room(nest, changed)
-    return changed
+
+
+def filled_from(
+    memory: UOp, first: UOp, own: Sequence[UOp], axes: Sequence[Axis], nest: LoopNest
+) -> UOp:
+    """What fills the places of these loops: the element of memory there, or 0 beyond its ends."""
+    there = position_of(first, own, [axis.stride for axis in axes])
+    if is_inside(there, memory, nest.facts):
+        return loaded(memory, there)
+    return loaded(memory, there, is_element(there, elements_of(memory)))
 
 
 def _is_same(one: UOp, other: UOp, facts: Facts) -> bool:

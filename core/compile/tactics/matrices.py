@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 
 from proofgrad.core.compile.machine.target import Target, TileUnit
 from proofgrad.core.compile.nests.kernel_schedule import (
@@ -51,6 +50,7 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.steps.where_normal import where_normal
+from proofgrad.core.compile.tactics.matrix_windows import channels_of, in_windows
 from proofgrad.core.compile.tactics.shared_tiles import as_one, product_of_unit, together
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -77,36 +77,47 @@ def _staged(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[LoopNes
     """The kernels that fill the tables of both factors, and the one that multiplies."""
     sums, nest = _with_types_of_unit(nest, target)
     product, unit = product_of_unit(nest, target, unit_of)
-    matrices = schedule.matrices
+    matrices, threads = schedule.matrices, bool(schedule.threads)
     assert matrices is not None
+    filling = []
+    depth = unit.groups * unit.group
+    steps = -(-product.sizes[3] // depth) * depth
+    if matrices.windows:
+        steps = channels_of(product, unit)
+        fill, nest = in_windows(nest, product, unit, threads)
+        filling.append(fill)
+        product, unit = product_of_unit(nest, target, unit_of)
     nest, row = as_one(nest, product.rows)
     nest, columns = (
         _lines(nest, product.columns, unit) if matrices.lines else (nest, product.columns)
     )
     lie_so = columns_lie_in_lines(product, matrices)
     nest, column = as_one(nest, columns)
-    nest, step = as_one(nest, product.reduction.src[1:])
-    inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
-    nest = split(nest, step, (unit.groups * unit.group,), (NewLoop(*step.arg), inner))
-    if is_masked(_reduction(nest).src[0]):
-        nest = unmask(nest, _reduction(nest))
-    filling = []
+    if not matrices.windows:
+        nest = _in_steps(nest, product.reduction.src[1:], depth)
     high = tiles_along(size_of(row), unit, matrices.rows)
-    depth = unit.groups * unit.group
-    steps = -(-size_of(step) // depth) * depth
     turns = turns_of_columns(size_of(column), steps, unit, matrices.columns, target)
     wide = tiles_along(size_of(column), unit, turns * matrices.columns)
-    for is_column, side, tiles in ((False, row, high), (True, column, wide)):
+    sides = ((False, row, high), (True, column, wide))
+    for is_column, side, tiles in sides[: 1 if matrices.windows else 2]:
         found = _factors(_reduction(nest), row, unit)
         require(found is not None, "no factors that the unit takes")
         assert found is not None
         lies_along = lie_so if is_column else runs_along(found[False], row)
         fill, nest = _table(
-            nest, found[is_column], side, tiles, unit, is_column, lies_along, bool(schedule.threads)
+            nest, found[is_column], side, tiles, unit, is_column, lies_along, threads
         )
         filling.append(fill)
     decided = replace(schedule, rows=row.arg[0], columns=column.arg[0])
-    return (*sums, *filling, _in_matrices(nest, decided, target).scheduled(decided))
+    return (*sums, *filling, _in_matrices(nest, decided, turns, target).scheduled(decided))
+
+
+def _in_steps(nest: LoopNest, loops: Sequence[UOp], depth: int) -> LoopNest:
+    """The loops of the sum as one, cut in steps of the unit: beyond its end both factors are 0."""
+    nest, step = as_one(nest, loops)
+    inner = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
+    nest = split(nest, step, (depth,), (NewLoop(*step.arg), inner))
+    return unmask(nest, _reduction(nest)) if is_masked(_reduction(nest).src[0]) else nest
 
 
 def _with_types_of_unit(nest: LoopNest, target: Target) -> tuple[tuple[LoopNest, ...], LoopNest]:
@@ -151,7 +162,7 @@ def _table(
     threads: bool,
 ) -> tuple[LoopNest, LoopNest]:
     """The nest that fills the table of a factor, and the one that reads it. `lies_along`: it lies side by side along the matrices' side."""
-    *around, inner = _reduction(nest).src[1:]
+    *around, inner = _steps(_reduction(nest))
     free = loops_of(factor)
     others = [x for x in output_loops(nest.graph) if x in free and x is not side]
     whole = [Digit(x, size_of(x), NewLoop(k)) for k, x in enumerate(others)]
@@ -160,7 +171,11 @@ def _table(
     by_steps = is_column and lies_along
     tile, steps = NewLoop(number + by_steps), NewLoop(number + 1 - by_steps)
     of_side, of_step = NewLoop(number + 3), NewLoop(number + 5)
-    outer = [Digit(side, tiles, tile, unit.side), *[Digit(x, size_of(x), steps) for x in around]]
+    of_steps = [steps, *[NewLoop(number + 6 + k) for k in range(len(around) - 1)]]
+    outer = [
+        Digit(side, tiles, tile, unit.side),
+        *[Digit(x, size_of(x), made) for x, made in zip(around, of_steps)],
+    ]
     sizes = {of_side: unit.side, of_step: unit.group if is_column else size_of(inner)}
     if is_column:
         layout = [
@@ -175,7 +190,7 @@ def _table(
     vectors = [Vectors(x.number, sizes[x]) for x, is_along in lanes.items() if is_along]
     if not vectors:
         return fill, nest
-    if lanes[of_step] and around:
+    if lanes[of_step] and len(around) == 1:
         loop = UOp.range(size_of(around[0]), steps.number, steps.role)
         fill = _in_lines(fill, loop, NewLoop(number + 4), unit)
     copies = Copies(of_step.number, unit.group) if lanes[of_side] else NO_COPIES
@@ -200,8 +215,8 @@ def _in_lines(fill: LoopNest, steps: UOp, inner: NewLoop, unit: TileUnit) -> Loo
     return split(fill, steps, (count,), (NewLoop(*steps.arg), inner)) if is_cut else fill
 
 
-def _in_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
-    """The kernel that multiplies, from tables of both factors."""
+def _in_matrices(nest: LoopNest, schedule: Schedule, turns: int, target: Target) -> LoopNest:
+    """The kernel that multiplies, from tables of both factors; so many `turns` of columns are taken by all rows before the next ones."""
     outputs = {x.arg[0]: x for x in output_loops(nest.graph)}
     row, column = [outputs.get(number) for number in (schedule.rows, schedule.columns)]
     matrices = schedule.matrices
@@ -210,8 +225,6 @@ def _in_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest
     unit = _unit_of(_reduction(nest), row, target)
     number = fresh_number(nest.graph)
     one_row, one_column = NewLoop(number + 1), NewLoop(number + 2, AxisRole.VECTOR)
-    steps = prod([size_of(x) for x in _reduction(nest).src[1:]])
-    turns = turns_of_columns(size_of(column), steps, unit, matrices.columns, target)
     turn = NewLoop(number + 9)
     high = tiles_along(size_of(row), unit, matrices.rows) // matrices.rows
     made = NewLoop(*row.arg), NewLoop(number + 3, AxisRole.UPCAST), one_row
@@ -226,7 +239,7 @@ def _in_matrices(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest
     role = AxisRole.THREAD if schedule.threads else AxisRole.LOOP
     nest = together(nest, [*others, *sides], role, number)
     reduction = _reduction(nest)
-    *around, inner = reduction.src[1:]
+    *around, inner = _steps(reduction)
     if around:
         nest = reduce_inside(nest, reduction, (inner,))
     of_results = [UOp.range(unit.side, one.number, one.role) for one in (one_row, one_column)]
@@ -260,3 +273,8 @@ def _factors(reduction: UOp, row: UOp, unit: TileUnit) -> tuple[UOp, UOp] | None
 def _reduction(nest: LoopNest) -> UOp:
     """The outermost sum."""
     return [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE][-1]
+
+
+def _steps(reduction: UOp) -> list[UOp]:
+    """The loops of a sum in the order in which they run: that of their numbers."""
+    return sorted(reduction.src[1:], key=lambda x: x.arg[0])
