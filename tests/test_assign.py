@@ -237,6 +237,22 @@ def test_mask_writes_a_number_a_row_or_one_value_for_each_true_position(machine:
         x[x == 2] = Tensor([1.0, 2.0, 3.0])
 
 
+def test_mask_of_several_axes_takes_values_with_an_axis_of_one_in_front_in_order() -> None:
+    x = Tensor.zeros(2, 3).contiguous()
+    x[Tensor([[True, False, True], [False, True, False]])] = Tensor([[1.0, 2.0, 3.0]])
+    assert x.tolist() == [[1, 0, 2], [0, 3, 0]]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_mask_takes_values_that_broadcast_behind_its_axes(count: int) -> None:
+    want = np.zeros((3, 2, 4), np.float32)
+    x, rows = Tensor(want), np.arange(3) < count
+    values = np.arange(count * 4, dtype=np.float32).reshape(count, 1, 4)
+    want[rows] = values
+    x[Tensor(rows)] = Tensor(values)
+    assert x.tolist() == want.tolist()
+
+
 # -- in place --------------------------------------------------------------------------------------
 
 

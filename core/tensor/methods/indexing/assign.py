@@ -299,25 +299,33 @@ class Assignment(Selection):
         given = (
             value if isinstance(value, TensorBase) or _is_scalar(value) else self._data_like(value)
         )
-        if isinstance(given, TensorBase) and given.ndim > len(rest) and given.shape[0] != 1:
-            given = self._spread(mask, given, rest)
+        if isinstance(given, TensorBase) and given.ndim > len(rest):
+            given = self._without_first_ones(given, len(rest) + 1)
+            given = given if given.shape[0] == 1 else self._spread(mask, given, rest)
         node = self._value_like(given, self.shape)
         chosen: UOp = wide._uop.alu(Ops.WHERE, node, self._uop)
         return chosen
+
+    def _without_first_ones(self, given: Any, rank: int) -> Any:
+        """`given` without axes of size 1 in front of its last `rank` ones: the mask's own axes are no axes of it."""
+        extra = given.ndim - rank
+        return given.reshape(given.shape[extra:]) if set(given.shape[:extra]) == {1} else given
 
     def _spread(self, mask: Any, given: Any, rest: Shape) -> Any:
         """Rows of `given` at the positions where the mask is true. Reads the mask, to count them."""
         flags = bytes(reading.read(mask._uop, mask.device))
         count = flags.count(1)
-        if given.shape != (count, *rest):
+        fits = given.ndim == len(rest) + 1 and given.shape[0] == count
+        if not fits or any(n not in (1, size) for n, size in zip(given.shape[1:], rest)):
             raise ShapeError(
                 f"cannot write {show(given.shape)} to the {count} positions where the mask is true;"
-                f" expected {show((count, *rest))}, or what broadcasts to {show(rest)}"
+                f" expected what broadcasts to {show((count, *rest))}"
             )
         if not count:
             return 0
         done = self._with(mask._uop).flatten().cumsum()
-        return take(given, 0, (done - 1).maximum(0)).reshape(self.shape)
+        rows = take(given, 0, (done - 1).maximum(0))
+        return rows.reshape((*mask.shape, *given.shape[1:])).expand(self.shape)
 
     def _scattered(self, pending: Sequence[tuple[int, Any]], value: Any) -> UOp:
         """This Tensor with `value` at the positions of some axes; of two for one position the last.
