@@ -29,6 +29,7 @@ from proofgrad.core.tensor.data.arguments import (
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, SizeTypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase, describe, is_constant, own_copy
+from proofgrad.core.tensor.methods.movement.blocks import windows_by_blocks
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
 from proofgrad.core.tensor.methods.movement.room import padded, shrunk
 
@@ -344,8 +345,8 @@ class Views(TensorBase):
             Tensor([1, 2, 3, 4]).unfold(0, 2, 1)  # [[1, 2], [2, 3], [3, 4]]
         """
         axis = resolve_axis(dim, self.ndim)
-        x = self._windows(axis, size, step, 1)
-        return x._axis_last(axis + 1)
+        x = windows_by_blocks(self, axis, size, step)
+        return (self._windows(axis, size, step, 1) if x is None else x)._axis_last(axis + 1)
 
     def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
         """Lines as grids: grid k varies along axis k (with "xy" the first two axes change positions).
