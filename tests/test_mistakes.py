@@ -48,6 +48,49 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "seed of text": (lambda: Tensor.manual_seed("a"), TypeError, "a seed is an integer"),  # type: ignore[arg-type]
     "no inputs": (lambda: nn.Linear(0, 2), ShapeError, "Linear from 0 to 2 features"),
     "triangle of a number": (lambda: ONE.tril(), ShapeError, r"need 2 axes or more, not \(\)"),
+    "one cut for all axes": (
+        lambda: X.shrink((0, 1)),  # type: ignore[arg-type]
+        TypeError,
+        r"\(begin, end\) or None for each axis of \(2, 3\), not \(0, 1\)",
+    ),
+    "sizes of chunks": (
+        lambda: X.chunk([1, 1]),  # type: ignore[arg-type]
+        TypeError,
+        r"how many parts to make, not \[1, 1\]; see split",
+    ),
+    "a list to compute": (lambda: X.realize([X]), TypeError, r"not .*list.*: realize\(\*list\)"),  # type: ignore[arg-type]
+    "a list computed": (lambda: Tensor.realize([X]), TypeError, r"realize\(\*list\)"),  # type: ignore[arg-type]
+    "scores of no class": (
+        lambda: ONE.sparse_categorical_crossentropy(Tensor(0)),
+        ShapeError,
+        "an axis of classes",
+    ),
+    "a size for positions": (
+        lambda: IMAGES.max_unpool2d(2),  # type: ignore[arg-type]
+        ShapeError,
+        r"with positions \(\)",
+    ),
+    "a length with a point": (
+        lambda: X.rfft(2.5),
+        TypeError,
+        "a whole number of numbers, not of 2.5",
+    ),  # type: ignore[arg-type]
+    **{
+        f"axis of one element: {name}": (
+            call,
+            ShapeError,
+            "no axis -?[01] in 0 axes; it is a single",
+        )
+        for name, call in {
+            "chunk": lambda: ONE.chunk(2),
+            "gather": lambda: ONE.gather(0, Tensor(0)),
+            "roll": lambda: ONE.roll(1, 0),
+            "scatter": lambda: ONE.scatter(0, Tensor(0), ONE),
+            "split": lambda: ONE.split(1, dim=-1),
+            "unflatten": lambda: ONE.unflatten(0, (1, 1)),
+            "unfold": lambda: ONE.unfold(0, 1, 1),
+        }.items()
+    },
     "axis of none": (lambda: ONE.sort(1), ShapeError, "no axis 1 in 0 axes"),
 }
 

@@ -19,7 +19,7 @@ from proofgrad.core.tensor.autograd import leads_to
 from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.gradients import Gradients
 from proofgrad.core.tensor.lost_ways import LOST, Origins, note_end, note_origins, origins_of_result
-from proofgrad.core.tensor.methods.base import TensorBase, is_of_parameter, own_copy
+from proofgrad.core.tensor.methods.base import TensorBase, describe, is_of_parameter, own_copy
 from proofgrad.core.tensor.methods.calls import Calls
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise
@@ -86,6 +86,11 @@ class Tensor(
         if not do_update_stats:
             with GlobalCounters.unchanged():
                 return self.realize(*others)
+        for tensor in (self, *others):
+            if not isinstance(tensor, Tensor):
+                raise TypeError(
+                    f"realize takes Tensors, not {describe(tensor)}; of a list: realize(*list)"
+                )
         if not others and (self._base is None or self._owner_to_compute() is None):
             if not self._realize_again():
                 _realize_together([self], self.device)

@@ -165,6 +165,14 @@ def resolve_axis(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
+def resolve_axis_of_several(axis: int, rank: int) -> int:
+    """As resolve_axis, for who asks for the size of that axis. Raises: AxisError of a single element, too."""
+    found = resolve_axis(axis, rank)
+    if not rank:
+        raise AxisError(f"there is no axis {axis} in 0 axes; it is a single element")
+    return found
+
+
 def resolve_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """None for all axes, one, or several, as sorted numbers. Raises: ShapeError."""
     if axis is None:

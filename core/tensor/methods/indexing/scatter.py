@@ -15,7 +15,13 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, at_least, show, sizes
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Scalar, Whole, plain_number, resolve_axis
+from proofgrad.core.tensor.data.arguments import (
+    Flag,
+    Scalar,
+    Whole,
+    plain_number,
+    resolve_axis_of_several,
+)
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
@@ -66,7 +72,7 @@ class Scatter(Selection):
                 return self.scatter_reduce(dim, index, values, "prod")
 
     def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
-        axis = resolve_axis(dim, self.ndim)
+        axis = resolve_axis_of_several(dim, self.ndim)
         self._check_scatter(axis, index, src)
         return self._with_last(index, src, axis)
 
@@ -110,7 +116,7 @@ class Scatter(Selection):
         """
         if reduce not in _REDUCTIONS:
             raise ArgumentError(f"reduce is one of {_REDUCTIONS}, not {reduce!r}")
-        axis = resolve_axis(dim, self.ndim)
+        axis = resolve_axis_of_several(dim, self.ndim)
         index, src = self._given("index", index), self._given("src", src)
         self._check_scatter(axis, index, src)
         return self._with_all(index, src, axis, reduce, include_self)

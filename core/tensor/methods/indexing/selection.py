@@ -27,7 +27,7 @@ from proofgrad.core.tensor.data.arguments import (
     Whole,
     normal_size,
     plain_number,
-    resolve_axis,
+    resolve_axis_of_several,
     takes_dim,
 )
 from proofgrad.core.tensor.data.errors import (
@@ -377,7 +377,7 @@ class Selection(Reduction):
         The sizes of index are at most those of this Tensor on the other axes. An index that is out
         of range is an IndexError, or 0 if it is still to be computed.
         """
-        axis, index = resolve_axis(dim, self.ndim), self._given("index", index)
+        axis, index = resolve_axis_of_several(dim, self.ndim), self._given("index", index)
         self._check_index("gather", axis, index)
         cuts = [None if k == axis else (0, n) for k, n in enumerate(index.shape)]
         return take_along(self.shrink(cuts), index, axis)

@@ -309,6 +309,8 @@ class LinearAlgebra(Indexing):
 def _length(name: str, size: Whole, wanted: Whole | None) -> int:
     """How many numbers a transform is of."""
     length = size if wanted is None else wanted
+    if not isinstance(length, int):
+        raise TypeError(f"{name} is of a whole number of numbers, not of {length!r}")
     if length < 1:
         raise ShapeError(f"{name} is of 1 number or more, not of {length}")
     return length

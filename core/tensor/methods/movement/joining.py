@@ -20,6 +20,7 @@ from proofgrad.core.tensor.data.arguments import (
     as_sizes,
     normal_size,
     resolve_axis,
+    resolve_axis_of_several,
     several,
     split_amount,
     takes_dim,
@@ -164,7 +165,7 @@ class Movement(Views, Operators):
             raise ArgumentError(f"roll needs one shift for each of dims: {by} for {axes}")
         result = self
         for shift, dim in zip(by, axes):
-            result = result._rolled(resolve_axis(dim, self.ndim), shift)
+            result = result._rolled(resolve_axis_of_several(dim, self.ndim), shift)
         return result._value()
 
     def _rolled(self, axis: Whole, shift: Any) -> Self:

@@ -19,6 +19,7 @@ from proofgrad.core.tensor.data.arguments import (
     normal_size,
     resolve_axes,
     resolve_axis,
+    resolve_axis_of_several,
     several,
     shape_with_rest,
     smaller,
@@ -140,6 +141,10 @@ class Views(TensorBase):
     @takes_numbers
     def shrink(self, arg: Sequence[tuple[int, int] | None]) -> Self:
         """The elements begin <= i < end of each axis; None keeps an axis."""
+        if any(cut is not None and not isinstance(cut, (tuple, list)) for cut in arg):
+            raise TypeError(
+                f"shrink takes (begin, end) or None for each axis of {show(self.shape)}, not {arg!r}"
+            )
         cuts = [(0, n) if cut is None else (cut[0], cut[1]) for cut, n in zip(arg, self.shape)]
         cuts = [(normal_size(begin), normal_size(end)) for begin, end in cuts]
         if len(arg) != self.ndim:
@@ -202,7 +207,7 @@ class Views(TensorBase):
     @takes_numbers
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Axis `dim` as several axes of the given sizes; one may be -1."""
-        axis = resolve_axis(dim, self.ndim)
+        axis = resolve_axis_of_several(dim, self.ndim)
         parts = shape_with_rest(sizes, self.shape[axis])
         if parts is None:
             raise ShapeError(f"cannot unflatten axis {dim} of {show(self.shape)} to {tuple(sizes)}")
@@ -212,7 +217,7 @@ class Views(TensorBase):
     @takes_dim
     def split(self, sizes: int | UOp | Sequence[Any], dim: int = 0) -> tuple[Self, ...]:
         """Parts of the given size (the last may be smaller) or sizes along `dim`."""
-        axis = resolve_axis(dim, self.ndim)
+        axis = resolve_axis_of_several(dim, self.ndim)
         total = self.shape[axis]
         is_equal = isinstance(sizes, (int, UOp))
         sizes = _equal_parts(total, sizes) if is_equal else several("sizes of split", sizes)
@@ -230,9 +235,11 @@ class Views(TensorBase):
     @takes_dim
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
         """At most `chunks` parts of equal size; the last may be smaller."""
+        if not isinstance(chunks, int):
+            raise TypeError(f"chunk takes how many parts to make, not {chunks!r}; see split")
         if chunks <= 0:
             raise ShapeError(f"cannot make {chunks} chunks")
-        size = self.shape[resolve_axis(dim, self.ndim)]
+        size = self.shape[resolve_axis_of_several(dim, self.ndim)]
         if size == 0:  # so many empty parts, as in torch
             return list(self.split([0] * chunks, dim))
         if isinstance(size, int):
@@ -344,7 +351,7 @@ class Views(TensorBase):
         Example:
             Tensor([1, 2, 3, 4]).unfold(0, 2, 1)  # [[1, 2], [2, 3], [3, 4]]
         """
-        axis = resolve_axis(dim, self.ndim)
+        axis = resolve_axis_of_several(dim, self.ndim)
         x = windows_by_blocks(self, axis, size, step)
         return (self._windows(axis, size, step, 1) if x is None else x)._axis_last(axis + 1)
 

@@ -44,6 +44,8 @@ class Losses(Layers):
         """
         if not labels.dtype.is_int:
             raise DtypeError(f"class labels are integers, not {labels.dtype}")
+        if not self.ndim:
+            raise ShapeError("scores have an axis of classes, and a 0-d Tensor has none")
         rows = self.shape[:axis] + self.shape[axis + 1 :]
         if labels.shape != rows:
             raise ShapeError(

@@ -342,6 +342,7 @@ class Windows(LinearAlgebra):
         output_size: Sequence[int] | None = None,
     ) -> Self:
         """The elements back at the positions that max_pool2d returned, zeros elsewhere."""
+        indices = self._given("indices", indices)
         if self.ndim < 3 or indices.shape != self.shape:
             raise ShapeError(
                 f"max_unpool2d of {show(self.shape)} with positions {show(indices.shape)}"
