@@ -519,3 +519,18 @@ def test_an_index_is_looked_at_for_each_shape_and_each_kind_of_number() -> None:
         for wrong in (4, -5, (0, 3), (0, 0, 0), (..., ...), True, 1.0, (0, slice(None, None, 0))):
             with pytest.raises((IndexError, TypeError)):
                 Tensor.zeros(4, 3)[wrong]
+
+
+@pytest.mark.parametrize("number", [np.int64, np.int32, np.uint8, int])
+def test_number_of_numpy_is_an_int_among_indices(number: Callable[[int], Any]) -> None:
+    x = Tensor(X).contiguous().realize()
+    assert x[number(1), :, [0, 1]].tolist() == X[1][:, [0, 1]].tolist()
+    row = x[number(1), ..., number(2)]
+    row.assign(row * 0 - 1)
+    want = X.copy()
+    want[1, ..., 2] = -1
+    assert x.tolist() == want.tolist()
+    values = np.arange(30, dtype=np.int32).reshape(3, 2, 5)
+    x[number(0), :, [0, 2]] = Tensor(values)
+    want[0, :, [0, 2]] = values.swapaxes(0, 1)
+    assert x.tolist() == want.tolist()

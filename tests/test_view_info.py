@@ -122,3 +122,9 @@ def test_pictures_of_many_nodes_have_a_name_for_each() -> None:
     lines = to_mermaid(node).splitlines()
     names = [line.split("[")[0].strip() for line in lines if "[" in line]
     assert len(names) == len(set(names)) == 121
+
+
+def test_view_of_what_carries_a_gradient_is_of_the_computed_memory() -> None:
+    x = Tensor(MEMORY.reshape(4, 6)).float().realize()
+    assert x.cat(x).T.view_info().strides == (1, 6)
+    assert x[[0, 2]].view_info().strides == (6, 1)

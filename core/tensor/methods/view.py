@@ -40,8 +40,8 @@ class ViewInfo:
 def view_info(node: UOp) -> ViewInfo:
     """The movement operations at the top of a graph, as one view of the node below them."""
     base = node
-    while base.op in MOVEMENT or base.op is Ops.DETACH:
-        base = base.src[0]
+    while base.op in MOVEMENT or (base.op is Ops.DETACH and len(base.src) == 1):
+        base = base.src[0]  # a DETACH of several carries a gradient: what it marks is computed
     memory = UOp(Ops.PARAM, base.dtype, (), (1, prod(base.shape)))
     shaped = UOp(Ops.RESHAPE, base.dtype, (memory,), base.shape)
     body = UOp.sink(node.substitute({base: shaped}))

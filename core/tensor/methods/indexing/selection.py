@@ -178,9 +178,13 @@ class Selection(Reduction):
 
     def _index_part(self, part: Any) -> Any:
         """One part, checked: None, Ellipsis, a slice, a number, or a Tensor of numbers or bools."""
-        given, numbers = part, None
         if part is None or part is Ellipsis or isinstance(part, slice):
             return part
+        if not isinstance(part, (TensorBase, list, tuple)):
+            part = plain_number(
+                part
+            )  # one of numpy is an int: it cuts, and what it shows is a view
+        given, numbers = part, None
         if isinstance(part, bool):
             raise IndexError("a bool is no index; use where, or an int")
         if isinstance(part, int) or (isinstance(part, UOp) and part.dtype is dtypes.index):
