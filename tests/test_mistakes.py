@@ -123,6 +123,10 @@ def test_one_element_has_the_axes_of_a_line() -> None:
     assert ONE.squeeze(-1).shape == () and ONE.unsqueeze(-1).shape == (1,)
 
 
+def test_length_of_a_transform_may_be_a_number_of_numpy() -> None:
+    assert X.rfft(np.int64(2)).tolist() == X.rfft(2).tolist()
+
+
 def test_signs_and_sizes_by_the_operators_of_python() -> None:
     assert (+X).tolist() == X.tolist() and abs(-X).tolist() == X.tolist()
     assert abs(Tensor([-3, 3])).tolist() == [3, 3] and np.abs(np.float32(-1)) == abs(-1)

@@ -11,7 +11,14 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
-from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole, resolve_axis
+from proofgrad.core.tensor.data.arguments import (
+    Flag,
+    Operand,
+    Real,
+    Whole,
+    plain_number,
+    resolve_axis,
+)
 from proofgrad.core.tensor.data.nodes import broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import as_dtype, promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
@@ -308,7 +315,7 @@ class LinearAlgebra(Indexing):
 
 def _length(name: str, size: Whole, wanted: Whole | None) -> int:
     """How many numbers a transform is of."""
-    length = size if wanted is None else wanted
+    length = size if wanted is None else plain_number(wanted)
     if not isinstance(length, int):
         raise TypeError(f"{name} is of a whole number of numbers, not of {length!r}")
     if length < 1:
