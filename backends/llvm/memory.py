@@ -308,18 +308,21 @@ def _gather(writer: Writer, position: Position, dtype: DType) -> str:
         return writer.let(f"call {vector} {intrinsic}({operands}, {zeros})", "load")
     gathered = "poison"
     for lane in range(dtype.lanes):
-        scalar = _load_by_one_mask(writer, _of_lane(writer, position, lane), dtype.scalar)
+        scalar = load_of_lane(writer, position, lane, dtype.scalar)
         element = f"{memory_type(dtype.scalar)} {scalar}"
         gathered = writer.let(f"insertelement {vector} {gathered}, {element}, i64 {lane}")
     return gathered
 
 
-def _of_lane(writer: Writer, position: Position, lane: int) -> Position:
-    """The element of one lane, under its mask: LLVM has a branch for each lane of a gather that is no instruction."""
+def load_of_lane(writer: Writer, position: Position, lane: int, dtype: DType) -> str:
+    """What is read from the element of one lane on, under its mask: LLVM has a branch for each lane of a gather that is no instruction."""
     mask, address = position.mask, lane_address(writer, position, lane)
     if mask is not None and position.mask_lanes > 1:
-        mask = writer.lane(mask, dtypes.bool.vec(position.mask_lanes), lane)
-    return position._replace(address=address, mask=mask, mask_lanes=1)
+        is_on = len(position.known) > lane and position.known[lane]
+        bools = dtypes.bool.vec(position.mask_lanes)
+        mask = None if is_on else writer.lane(mask, bools, lane)
+    its = position._replace(address=address, mask=mask, mask_lanes=1)
+    return _load_by_one_mask(writer, its, dtype)
 
 
 def lane_address(writer: Writer, position: Position, lane: int) -> str:

@@ -25,6 +25,7 @@ from proofgrad.backends.llvm.pieces import lanes_from, load_pieces, store_pieces
 from proofgrad.backends.llvm.prefetch_tiles import Hint
 from proofgrad.backends.llvm.printer_state import PrinterState
 from proofgrad.backends.llvm.register_transpose import write_transposed_stores
+from proofgrad.backends.llvm.rows_together import write_rows
 from proofgrad.backends.llvm.strided import is_read_whole, is_written_whole, load_whole, store_whole
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.tiles import (
@@ -176,13 +177,17 @@ class MemoryPrinter(PrinterState):
 
     def load(self, node: UOp) -> None:
         """What is read there; what is asked for ahead of its use."""
-        if node in self.copies:
+        if node in self.copies or node in self.with_first:
             return
         if node in self.read_of_warp:
             self.registers[node] = self._of_other_item(node)
             return
         position = self.positions[node.src[0]]
-        if node in self.together:
+        if node in self.rows:
+            loads, first = self.rows[node]
+            made = write_rows(self.writer, position, node.dtype, first)
+            self.registers.update(zip(loads, made))
+        elif node in self.together:
             self._load_of_warp(node, position)
         elif node in self.tiles:
             self.registers[node] = write_tile_load(self.writer, position, self.tiles[node])

@@ -22,6 +22,7 @@ from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.peeling import peeled
 from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.register_transpose import transposed_stores, unread_vectors
+from proofgrad.backends.llvm.rows_together import Rows, loads_of_rows, positions_of_followers
 from proofgrad.backends.llvm.skipping import (
     growing_masks,
     masks_of_lanes,
@@ -41,7 +42,7 @@ from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
-from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST
+from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, LOAD
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, is_of_group, toposort
 
@@ -128,6 +129,10 @@ class PrinterState(ABC):
             self.turns = turns_written_out(linear, self.group, self.copied)
         elif not dialect.target.work_items:
             self.turns, self.read_along = transposed_loads(linear)
+        self.rows = self._rows_together()
+        followers = {load for made in self.rows.values() for load in made.loads}
+        self.with_first = followers.difference(self.rows)
+        self.unread |= positions_of_followers(linear, self.rows)
         self.turn: Turn | None = None
         self.filled_ahead = filled_ahead(linear) if of_items else {}
         asked = (self.unswitched, self.peeled, self.growing, self.turns, self.filled_ahead)
@@ -138,6 +143,16 @@ class PrinterState(ABC):
         self.unrolled = 0  # loops that LLVM shall write out
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
+
+    def _rows_together(self) -> dict[UOp, Rows]:
+        """The loads whose rows are read together: on machines without work items, where no instruction gathers them."""
+        if self.dialect.target.work_items or self.tiles:
+            return {}
+        in_turns = {node for inside in self.turns.values() for node in inside}
+        gathered = {
+            n for n in self.linear.src if n.op is LOAD and self.dialect.is_gathered(n.dtype)
+        }
+        return loads_of_rows(self.linear, in_turns | gathered | self.ahead.keys())
 
     def _where_all(self, truths: tuple[UOp, ...]) -> str:
         """The register that says whether all of some truths hold, on all lanes."""

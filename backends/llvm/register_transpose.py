@@ -155,3 +155,20 @@ def _shuffled(writer: Writer, dtype: DType, one: str, other: str, lanes: tuple[i
     order = ", ".join([f"i32 {number}" for number in numbers])
     operands = f"{vector} {one}, {vector} {other}, <{count} x i32> <{order}>"
     return writer.let(f"shufflevector {operands}")
+
+
+def side_by_side(writer: Writer, row: DType, rows: list[str]) -> list[str]:
+    """Four vectors: rows 0, 4, 8, ... one behind the other, rows 1, 5, 9, ..., and so on."""
+    found = [rows[k::TRANSPOSED_ROWS] for k in range(TRANSPOSED_ROWS)]
+    while len(found[0]) > 1:
+        kind, lanes = memory_type(row), range(2 * row.lanes)
+        order = f"<{len(lanes)} x i32> <{', '.join([f'i32 {lane}' for lane in lanes])}>"
+        found = [
+            [
+                writer.let(f"shufflevector {kind} {low}, {kind} {high}, {order}")
+                for low, high in zip(some[::2], some[1::2], strict=True)
+            ]
+            for some in found
+        ]
+        row = row.scalar.vec(2 * row.lanes)
+    return [whole for (whole,) in found]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from proofgrad.backends.llvm.memory import Position, lane_address
-from proofgrad.backends.llvm.register_transpose import ITEMSIZE, transposed
+from proofgrad.backends.llvm.register_transpose import ITEMSIZE, side_by_side, transposed
 from proofgrad.backends.llvm.skipping import parts_of_truths
 from proofgrad.backends.llvm.text import literal, memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
@@ -107,13 +107,13 @@ def write_transposed_loads(
     masks = [(same, dtype.lanes), (steps, STEPS)]
     whole = [_holds_everywhere(writer, mask, lanes) for mask, lanes in masks if mask is not None]
     if not whole:
-        return transposed(writer, dtype, _side_by_side(writer, row, _loads(writer, row, rows)))
+        return transposed(writer, dtype, side_by_side(writer, row, _loads(writer, row, rows)))
     end, every = writer.fresh("rows"), whole[0]
     if len(whole) > 1:
         every = writer.let(f"and i1 {every}, {whole[1]}")
     writer.do(f"br i1 {every}, label %{end}.whole, label %{end}.lanes")
     writer.begin_block(f"{end}.whole")
-    plain = transposed(writer, dtype, _side_by_side(writer, row, _loads(writer, row, rows)))
+    plain = transposed(writer, dtype, side_by_side(writer, row, _loads(writer, row, rows)))
     writer.do(f"br label %{end}")
     writer.begin_block(f"{end}.lanes")
     if same is not None:
@@ -136,7 +136,7 @@ def write_transposed_loads(
             for at in rows
         ]
     )
-    masked = transposed(writer, dtype, _side_by_side(writer, row, loaded))
+    masked = transposed(writer, dtype, side_by_side(writer, row, loaded))
     last = writer.block
     writer.do(f"br label %{end}")
     writer.begin_block(end)
@@ -170,20 +170,3 @@ def _holds_everywhere(writer: Writer, mask: str, lanes: int) -> str:
 def _loads(writer: Writer, row: DType, rows: Sequence[str]) -> list[str]:
     kind, pointer = memory_type(row), writer.dialect.pointer
     return [writer.let(f"load {kind}, {pointer} {at}, align {ITEMSIZE}", "load") for at in rows]
-
-
-def _side_by_side(writer: Writer, row: DType, rows: list[str]) -> list[str]:
-    """Four vectors: rows 0, 4, 8, ... one behind the other, rows 1, 5, 9, ..., and so on."""
-    found = [rows[k::STEPS] for k in range(STEPS)]
-    while len(found[0]) > 1:
-        kind, lanes = memory_type(row), range(2 * row.lanes)
-        order = f"<{len(lanes)} x i32> <{', '.join([f'i32 {lane}' for lane in lanes])}>"
-        found = [
-            [
-                writer.let(f"shufflevector {kind} {low}, {kind} {high}, {order}")
-                for low, high in zip(some[::2], some[1::2], strict=True)
-            ]
-            for some in found
-        ]
-        row = row.scalar.vec(2 * row.lanes)
-    return [whole for (whole,) in found]
