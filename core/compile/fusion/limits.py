@@ -1,6 +1,6 @@
 """Limits on fusion: values that get a buffer because fusing them further would cost too much.
 
-Owns: five limits on what one kernel computes. Does not own: the rest of the choice of buffers
+Owns: four limits on what one kernel computes, and the order of all. Does not own: the rest of the choice of buffers
 (fusion/kernels.py). As every choice of buffers it moves work between kernels and changes no value.
 
 Without limits a chain of programs that are each small becomes one kernel that is not: a value that is
@@ -19,6 +19,7 @@ from proofgrad.core.compile.fusion.carried_values import (
     least_cycles,
     parts_of_long_sums,
 )
+from proofgrad.core.compile.fusion.joined_values import joined_for_several, takes_a_part
 from proofgrad.core.compile.fusion.meeting_points import MeetingPoints
 from proofgrad.core.compile.fusion.views import computed_again, joined_again
 from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
@@ -62,6 +63,9 @@ def beyond_limits(
     added = joined_again(nodes, stored)
     added |= computed_again(nodes, consumers, stored | added, target) - choosing
     repetitions = _repetitions(nodes, consumers, stored | added)
+    if joined := joined_for_several(nodes, consumers, repetitions, stored | added, target):
+        added |= joined
+        repetitions = _repetitions(nodes, consumers, stored | added)
     for mask in choosing:
         repetitions.pop(mask, None)
     added |= _ends_of_long_chains(nodes, meets, stored | added)
@@ -240,7 +244,7 @@ def _pays_to_store(
     """
     if _is_repeated(node, ends, times):
         return True
-    if any([_is_slice(user) for user in consumers[node]]):
+    if any([takes_a_part(user) for user in consumers[node]]):
         return False
     return _reads_more(node, read, times) or _takes_longer(node, ends, times, target)
 
@@ -275,7 +279,3 @@ def _takes_longer(node: UOp, ends: set[UOp], times: int, target: Target) -> bool
         return False
     again = times * cycles_of_work(node, ends) * elements(node.shape) / lanes
     return pays_a_buffer(node, again, times, target)
-
-
-def _is_slice(user: UOp) -> bool:
-    return elements(user.shape) < elements(user.src[0].shape) and user.op in MOVEMENT

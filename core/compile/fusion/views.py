@@ -52,7 +52,7 @@ def joined_again(nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
     added: set[UOp] = set()
     placed: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
-        found = _some([placed[source] for source in node.src])
+        found = some_of([placed[source] for source in node.src])
         if node.op is Ops.PAD:
             source = _below_shape(node.src[0])
             if len(found) >= MOST_PLACED and source.op in ELEMENTWISE:
@@ -69,8 +69,8 @@ def _below_shape(node: UOp) -> UOp:
     return node
 
 
-def _some(sets: Sequence[frozenset[UOp]]) -> frozenset[UOp]:
-    """Of all sets together, as many as matter."""
+def some_of(sets: Sequence[frozenset[UOp]]) -> frozenset[UOp]:
+    """Of all sets of PADs together, as many as matter."""
     found = max(sets, key=len, default=_NONE)
     return found if len(found) >= MOST_PLACED else found.union(*sets)
 
@@ -88,7 +88,7 @@ def computed_again(
     for node in reversed(nodes):
         parts = [_views_by(user, node, views, known) for user in consumers[node]]
         every = parts[0] if len(parts) == 1 else _together(parts)
-        if len(parts) > 1 and _may_be_kept(source := _as_computed(node), stored):
+        if len(parts) > 1 and _may_be_kept(source := as_computed(node), stored):
             again = _beyond_first(every, elements(node.shape), stored)
             if (
                 again.views > 0
@@ -167,7 +167,7 @@ def _together(parts: Sequence[frozenset[_View]]) -> frozenset[_View]:
     return found if len(found) > ENOUGH_VIEWS else found.union(*parts)
 
 
-def _as_computed(node: UOp) -> UOp:
+def as_computed(node: UOp) -> UOp:
     """What is computed of the elements that a node shows, each of them once."""
     while node.op in _SAME_ELEMENTS:
         node = node.src[0]
