@@ -170,3 +170,28 @@ def test_what_is_kept_is_in_the_order_of_the_graph() -> None:
     order = [3, 0, 7, 5, 1, 6, 4, 2]
     of_all = sum([values[k].sin() for k in order[1:]], values[order[0]].sin())
     assert computed_again.values_to_keep([of_all.uop]) == [values[k].uop for k in order]
+
+
+def test_the_second_step_of_a_loss_with_data_subtracted_is_planned_as_the_first() -> None:
+    x, wanted = Tensor([[1.0, 2.0], [3.0, 5.0]]).realize(), Tensor([[0.5], [1.5]]).realize()
+    weight = Tensor([[0.1], [0.2]], requires_grad=True).realize()
+    plans, losses = [], []
+    for _ in range(3):
+        loss = ((x @ weight - wanted) ** 2).mean()
+        loss.backward()
+        assert weight.grad is not None
+        weight.assign(weight.detach() - 0.01 * weight.grad).realize()
+        weight.grad = None
+        losses.append(loss.item())
+        plans.append(len(machine.compiler()._plans))
+    assert plans[0] == plans[1] == plans[2]
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_what_is_negated_again_and_again_is_kept_on_the_way() -> None:
+    x = start = Tensor([1.0, -2.0, 3.0]).realize()
+    for k in range(12):
+        x = -x
+        assert x.sum().item() == (2.0 if k % 2 else -2.0)
+    nodes = [n for n in computed(x._uop).toposort(is_not_computed) if n is not start._uop]
+    assert len([n for n in nodes if n.op.name == "NEG"]) <= 3

@@ -146,10 +146,18 @@ def _below_movement(node: UOp) -> UOp:
 
 
 def _is_data(node: UOp) -> bool:
-    """Whether it is only what the host gave, or memory: to take that is no work."""
+    """Whether it is only what the host gave, or memory: to take that is no work, nor is it to subtract it.
+
+    A loss has what is wanted subtracted in each step: kept by the first, it would have the second one planned anew.
+    """
+    node = _below_marks(node)
+    return (_below_marks(node.src[0]) if node.op is Ops.NEG else node).op is BUFFER
+
+
+def _below_marks(node: UOp) -> UOp:
     while node.op in MOVEMENT or node.op in _MARKS:
         node = node.src[0]
-    return node.op is BUFFER
+    return node
 
 
 def _is_to_be_kept(node: UOp) -> bool:
