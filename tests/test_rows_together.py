@@ -84,3 +84,12 @@ def test_rows_that_a_mask_leaves_out_are_zeros(size: int) -> None:
         high = np.pad(z[: size - 2], ((1, 1), (0, 0)))
         padded = Tensor(z[: size - 2]).realize().pad(((1, 1), (0, 0)))
         np.testing.assert_array_equal((Tensor(x) @ Tensor(y) + padded.T).numpy(), x @ y + high.T)
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("lies_apart", [5, 40])
+def test_lanes_a_few_elements_apart_are_picked_out_of_whole_vectors(lies_apart: int) -> None:
+    x = Tensor.empty(256, lies_apart).realize()
+    linear = linear_of(x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3])
+    rows = emit(linear, "kernel", Dialect()).text.count("load <4 x float>")
+    assert loads_of_rows(linear, ()) and bool(rows) == (lies_apart == 40)

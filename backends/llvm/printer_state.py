@@ -31,6 +31,7 @@ from proofgrad.backends.llvm.skipping import (
     unswitched,
     whole_choices,
 )
+from proofgrad.backends.llvm.strided import picks_lanes, step_of
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.tiles import tiles_of
 from proofgrad.backends.llvm.transposed_loads import TransposedLoad, transposed_loads
@@ -38,7 +39,7 @@ from proofgrad.backends.llvm.two_ways import two_ways
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.backends.llvm.written_out import Turn, filled_ahead, turns_written_out
 from proofgrad.core.compile.lowering.held_by_warps import exchanged_memory, memory_of
-from proofgrad.core.compile.lowering.program_facts import group_size
+from proofgrad.core.compile.lowering.program_facts import group_size, lanes_apart
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
@@ -145,14 +146,20 @@ class PrinterState(ABC):
         self.release: list[str] = []
 
     def _rows_together(self) -> dict[UOp, Rows]:
-        """The loads whose rows are read together: on machines without work items, where no instruction gathers them."""
+        """The loads whose rows are read together: on machines without work items, where lanes are put together one by one."""
         if self.dialect.target.work_items or self.tiles:
             return {}
-        in_turns = {node for inside in self.turns.values() for node in inside}
-        gathered = {
-            n for n in self.linear.src if n.op is LOAD and self.dialect.is_gathered(n.dtype)
-        }
-        return loads_of_rows(self.linear, in_turns | gathered | self.ahead.keys())
+        others = {node for inside in self.turns.values() for node in inside}
+        others |= {n for n in self.linear.src if n.op is LOAD and self._is_by_few(n)}
+        return loads_of_rows(self.linear, others | self.ahead.keys())
+
+    def _is_by_few(self, load: UOp) -> bool:
+        """Whether few instructions read lanes that lie apart: a gather, or whole vectors out of which they are picked."""
+        if self.dialect.is_gathered(load.dtype):
+            return True
+        apart = lanes_apart(load.src[0].src[1]) if len(load.src[0].src) == 2 else None
+        step = step_of(apart[1]) if apart is not None else 0
+        return step != 0 and picks_lanes(self.dialect, step, load.dtype)
 
     def _where_all(self, truths: tuple[UOp, ...]) -> str:
         """The register that says whether all of some truths hold, on all lanes."""

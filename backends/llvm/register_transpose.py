@@ -9,7 +9,7 @@ out rows or columns at the edge of a matrix, a branch asks whether all are insid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from proofgrad.backends.llvm.memory import Position, lane_address
 from proofgrad.backends.llvm.text import memory_type
@@ -157,18 +157,21 @@ def _shuffled(writer: Writer, dtype: DType, one: str, other: str, lanes: tuple[i
     return writer.let(f"shufflevector {operands}")
 
 
-def side_by_side(writer: Writer, row: DType, rows: list[str]) -> list[str]:
+def side_by_side(writer: Writer, row: DType, rows: Sequence[str]) -> list[str]:
     """Four vectors: rows 0, 4, 8, ... one behind the other, rows 1, 5, 9, ..., and so on."""
-    found = [rows[k::TRANSPOSED_ROWS] for k in range(TRANSPOSED_ROWS)]
-    while len(found[0]) > 1:
-        kind, lanes = memory_type(row), range(2 * row.lanes)
+    return [
+        one_behind_the_other(writer, row, rows[k::TRANSPOSED_ROWS]) for k in range(TRANSPOSED_ROWS)
+    ]
+
+
+def one_behind_the_other(writer: Writer, part: DType, parts: Sequence[str]) -> str:
+    """One vector of several, as many as a power of two."""
+    while len(parts) > 1:
+        kind, lanes = memory_type(part), range(2 * part.lanes)
         order = f"<{len(lanes)} x i32> <{', '.join([f'i32 {lane}' for lane in lanes])}>"
-        found = [
-            [
-                writer.let(f"shufflevector {kind} {low}, {kind} {high}, {order}")
-                for low, high in zip(some[::2], some[1::2], strict=True)
-            ]
-            for some in found
+        parts = [
+            writer.let(f"shufflevector {kind} {low}, {kind} {high}, {order}")
+            for low, high in zip(parts[::2], parts[1::2], strict=True)
         ]
-        row = row.scalar.vec(2 * row.lanes)
-    return [whole for (whole,) in found]
+        part = part.scalar.vec(2 * part.lanes)
+    return parts[0]

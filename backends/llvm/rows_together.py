@@ -16,6 +16,7 @@ from typing import NamedTuple
 from proofgrad.backends.llvm.memory import Position, load_of_lane
 from proofgrad.backends.llvm.register_transpose import (
     ITEMSIZE,
+    one_behind_the_other,
     same_but_for_position,
     side_by_side,
     transposed,
@@ -93,4 +94,10 @@ def write_rows(writer: Writer, position: Position, dtype: DType, first: int) -> 
     start = position._replace(offsets=tuple([offset - first for offset in position.offsets]))
     row = dtype.scalar.vec(TRANSPOSED_ROWS)
     loaded = [load_of_lane(writer, start, lane, row) for lane in range(dtype.lanes)]
-    return transposed(writer, dtype, side_by_side(writer, row, loaded))
+    width = min(dtype.lanes, max(TRANSPOSED_ROWS, writer.dialect.target.lanes(dtype.scalar)))
+    part = dtype.scalar.vec(width)  # of a vector of several registers each by itself
+    parts = [
+        transposed(writer, part, side_by_side(writer, row, loaded[k : k + width]))
+        for k in range(0, dtype.lanes, width)
+    ]
+    return [one_behind_the_other(writer, part, registers) for registers in zip(*parts)]

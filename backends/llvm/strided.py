@@ -39,6 +39,11 @@ def is_read_whole(dialect: Dialect, position: Position, dtype: DType) -> bool:
         return True
     if position.mask_lanes > 1 and None in position.known:
         return False  # each vector would ask for a mask of its own
+    return picks_lanes(dialect, step, dtype)
+
+
+def picks_lanes(dialect: Dialect, step: int, dtype: DType) -> bool:
+    """Whether lanes so many elements apart are picked out of whole vectors sooner than they are put together."""
     parts = min(abs(step), dtype.lanes)
     shuffle = SHUFFLE_CYCLES * (1 if dtype.scalar.itemsize in GATHERED_BYTES else SHORT_ELEMENTS)
     cycles = parts / dialect.target.core.loads_a_cycle + (parts - 1) * shuffle
