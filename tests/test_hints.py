@@ -12,6 +12,7 @@ import pytest
 
 from proofgrad import DeviceError, Tensor, TinyJit, dtypes, nn
 from proofgrad.core.tensor.data.errors import AxisError
+from proofgrad.core.tensor.methods import hints
 from proofgrad.core.tensor.methods.hints import INSTEAD
 from proofgrad.core.tensor.methods.nn import modes
 
@@ -26,6 +27,16 @@ def test_a_missing_method_says_what_does_the_same() -> None:
     with pytest.raises(AttributeError, match=r"use x\.assign\(x\.masked_fill\(\.\.\.\)\)"):
         x.masked_fill_(x > 0, 0)
     assert not hasattr(x, "nonsense_of_no_kind") and copy.deepcopy(x).tolist() == [1.0]
+
+
+def test_names_that_are_near_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        hints.difflib, "get_close_matches", lambda name, *_, **__: asked.append(name) or []
+    )
+    x = Tensor([1.0])
+    assert not any([hasattr(x, "asked_for_again_and_again") for _ in range(3)])
+    assert asked == ["asked_for_again_and_again"]
 
 
 @pytest.mark.parametrize("name", ["atan2", "hypot", "logit", "sinc", "erfc", "frac", "xlogy", "heaviside", "floor_divide", "remainder", "true_divide", "nanmean", "cov", "cdist"])  # fmt: skip

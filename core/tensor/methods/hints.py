@@ -6,6 +6,7 @@ Owns: the table, the error. It is asked only where a name is missing.
 from __future__ import annotations
 
 import difflib
+import functools
 from typing import NoReturn
 
 INSTEAD = {
@@ -143,6 +144,8 @@ def _in_place(name: str, kind: type) -> str:
     return f"use x.assign(x.{method}(...))" if method != name and hasattr(kind, method) else ""
 
 
+@functools.lru_cache(maxsize=256)
 def _near(name: str, kind: type) -> str:
+    """Names that are near: once for each, as programs that ask with `hasattr` do so again and again."""
     near = difflib.get_close_matches(name, [k for k in dir(kind) if not k.startswith("_")], n=2)
     return f"did you mean {' or '.join(near)}?" if near else ""
