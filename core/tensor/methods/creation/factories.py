@@ -159,8 +159,8 @@ class Factories(Movement):
         if kind is None:
             raise DtypeError(f"cannot make a Tensor of a numpy array of type {array.dtype}")
         ordered = numpy.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-        data: Any = ordered.reshape(-1).view(numpy.uint8)  # typed as no buffer before Python 3.12
-        node = reshape_node(copied_buffer(memoryview(data), kind, self.device), array.shape)
+        raw: Any = ordered.reshape(-1).view(numpy.uint8)  # typed as no buffer before Python 3.12
+        node = reshape_node(copied_buffer(memoryview(raw), kind, self.device), array.shape)
         return node if dtype is None else node.cast(dtype)
 
     # -- factories ------------------------------------------------------------------------------
