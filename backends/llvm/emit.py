@@ -6,7 +6,7 @@ instructions of arithmetic.py, conversions.py and memory.py, the order of the no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op, write_unpredictable_choice
 from proofgrad.backends.llvm.beside import copies_beside
@@ -15,7 +15,7 @@ from proofgrad.backends.llvm.dialect import Dialect, GroupNeeds
 from proofgrad.backends.llvm.held import unrolled_loops
 from proofgrad.backends.llvm.loop_printer import LoopPrinter
 from proofgrad.backends.llvm.loops import phi
-from proofgrad.backends.llvm.memory import NONTEMPORAL, UNPREDICTABLE
+from proofgrad.backends.llvm.memory import NONTEMPORAL, UNPREDICTABLE, write_store
 from proofgrad.backends.llvm.memory_printer import MemoryPrinter
 from proofgrad.backends.llvm.modifiers import magnitude_below, opposite_of
 from proofgrad.backends.llvm.nontemporal import FENCE
@@ -115,10 +115,12 @@ class _Printer(LoopPrinter, MemoryPrinter):
         return [" ".join(declaration.split()), ""] if size else []
 
     def _write(self, node: UOp) -> None:
-        if node in self.of_ways or node in self.unread:
-            return  # with the first choice, or never
+        if node in self.of_ways or node in self.of_behind or node in self.unread:
+            return  # with the first choice, with its store, or never
         if (way := self.ways.get(node)) is not None:
             self._choose(way)
+        elif (own := self.behind.get(node)) is not None:
+            self._store_behind(node, own)
         else:
             self._write_now(node)
 
@@ -140,6 +142,21 @@ class _Printer(LoopPrinter, MemoryPrinter):
             chosen, kind = self.registers[choice], register_type(choice.dtype)
             name = self.registers[choice] = f"%{writer.fresh('chosen')}"
             writer.do(phi(name, kind, other, before, chosen, label))
+
+    def _store_behind(self, store: UOp, own: Sequence[UOp]) -> None:
+        """A store behind a branch, with what it alone needs, which is under no mask there."""
+        writer, label = self.writer, self.writer.fresh("store")
+        mask = self._register(store.src[0].src[2])
+        writer.do(f"br i1 {mask}, label %{label}, label %{label}.end")
+        writer.begin_block(label)
+        for node in own:
+            self._write_now(node)
+            if node.op is Ops.INDEX:
+                self.positions[node] = self.positions[node]._replace(mask=None)
+        position = self.positions[store.src[0]]._replace(mask=None)
+        write_store(writer, position, store.src[1].dtype, self._register(store.src[1]))
+        writer.do(f"br label %{label}.end")
+        writer.begin_block(f"{label}.end")
 
     def _write_now(self, node: UOp) -> None:
         operation = _WRITERS.get(node.op)

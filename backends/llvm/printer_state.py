@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from proofgrad.backends.llvm.behind_masks import behind_masks
 from proofgrad.backends.llvm.copies import copies_of
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.group_memory import memory_of_group
@@ -108,6 +109,11 @@ class PrinterState(ABC):
         )
         self.by_data = masks_by_data(linear)
         self.choices_by_data = choices_by_data(linear)
+        self.behind = dict[UOp, tuple[UOp, ...]]()
+        if not dialect.target.work_items:
+            elsewhere = {*self.of_ways, *self.ways, *self.nontemporal}
+            self.behind = behind_masks(linear, self.by_data, elsewhere)
+        self.of_behind = frozenset().union(*self.behind.values())
         self.unread = unread_vectors(linear)
         # Where memory is aligned, items write wide pieces of it by themselves (pieces.py).
         is_interleaved = not dialect.target.work_items and dialect.memory_bytes == 1
