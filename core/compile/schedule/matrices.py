@@ -18,7 +18,10 @@ from proofgrad.core.compile.nests.kernel_schedule import NO_MATRICES, Matrices, 
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.nests.sums_of_products import below_conversions
+from proofgrad.core.compile.schedule.contraction import WORD_BYTES
+from proofgrad.core.compile.schedule.operation_cycles import MEMORY_CYCLES
 from proofgrad.core.compile.schedule.shared_tiles import GroupProduct, find_product, runs_along
+from proofgrad.core.compile.schedule.table_cycles import PACKING_CYCLES
 from proofgrad.core.compile.schedule.threads import shares_work
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS
 from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, tile_units
@@ -28,10 +31,6 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-# To put 64 bytes into a table that is filled in the order in which memory lies, or in another (measured: Sapphire Rapids), or what is as
-# short as a word (1.1 to 3.2 of Zen 4); to store a row of results.
-COPY_CYCLES, ORDER_CYCLES, WORD_CYCLES, STORE_CYCLES = 8.0, 16.0, 2.0, 2.0
-LINE_BYTES = 64
 OPERATIONS_OF_GAPS = 4  # on a vector, to find how small its numbers are
 
 
@@ -292,15 +291,17 @@ def _tables(product: GroupProduct, unit: TileUnit, made: Matrices) -> list[_Tabl
 
 def _with_tables(product: GroupProduct, unit: TileUnit, made: Matrices, target: Target) -> float:
     """Cycles of the unit, and of filling its tables."""
-    cycles = _cycles(product, unit, made)
-    part = unit.groups * unit.group * unit.rows.itemsize / LINE_BYTES
+    cycles, core = _cycles(product, unit, made), target.core
+    nbytes = unit.groups * unit.group * unit.rows.itemsize
+    near = PACKING_CYCLES * nbytes / max(1, target.vector_bytes)
     for table in _tables(product, unit, made):
         if table.lies_in_order:
-            cycles += table.vectors * max(WORD_CYCLES, part * COPY_CYCLES)
-        elif table.lies_across:
-            cycles += table.vectors * max(WORD_CYCLES, part * ORDER_CYCLES)
+            cycles += table.vectors * max(core.copy_cycles, near)
+        elif table.lies_across:  # words are transposed in registers
+            across = near + core.transposed_cycles * nbytes / WORD_BYTES
+            cycles += table.vectors * max(core.copy_apart_cycles, across)
         else:  # each element is gathered
-            cycles += table.elements * target.core.copy_cycles
+            cycles += table.elements * core.copy_cycles
         if table.nbytes > target.room_bytes:
             cycles += table.nbytes / target.core.memory_bytes_a_cycle
     return cycles
@@ -310,7 +311,7 @@ def _cycles(product: GroupProduct, unit: TileUnit, made: Matrices) -> float:
     """Of the unit, and to store what it gives."""
     (high, wide), (batch, _, _, steps) = _tiles(product, unit, made), product.sizes
     depth = -(-steps // (unit.groups * unit.group))
-    return batch * high * wide * (depth * unit.cycles + unit.side * STORE_CYCLES)
+    return batch * high * wide * (depth * unit.cycles + unit.side * MEMORY_CYCLES)
 
 
 def _tiles(product: GroupProduct, unit: TileUnit, made: Matrices) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import Target, TileUnit
 from proofgrad.core.compile.nests.kernel_schedule import (
     NO_COPIES,
@@ -31,7 +32,6 @@ from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.matrices import (
-    LINE_BYTES,
     columns_lie_in_lines,
     tiles_along,
     turns_of_columns,
