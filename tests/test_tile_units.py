@@ -28,7 +28,7 @@ from proofgrad.core.compile.nests.kernel_schedule import NO_MATRICES, Schedule
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.plan.plan import Kernel
-from proofgrad.core.compile.schedule.matrices import way_of
+from proofgrad.core.compile.schedule.matrices import choose_matrices, way_of
 from proofgrad.core.compile.schedule.shared_tiles import find_product
 from proofgrad.core.compile.steps.mma_in_item import tile_units
 from proofgrad.core.compile.tune.search_space import neighbours
@@ -335,6 +335,16 @@ def test_the_factor_beside_which_less_is_to_be_summed_gets_the_other_type() -> N
         beside = found.row_factor if way.offset is found.column_factor else found.column_factor
         assert way.offset is not None and way.offset is not beside
         assert {size_of(x) for x in loops_of(beside)} == {min(rows, columns), 64}
+
+
+def test_a_core_that_turns_words_around_slowly_leaves_products_of_turned_bytes_to_vectors() -> None:
+    x, y = [Tensor(numbers(dtypes.int8, 64, 256), device="TILES").realize() for _ in range(2)]
+    kernel = kernel_of(lambda: x.matmul(y.T, dtype=dtypes.int32))
+    chosen = [
+        choose_matrices(kernel, replace(EAGER, core=replace(EAGER.core, **slow)), Schedule())
+        for slow in ({}, {"transposed_cycles": 40.0}, {"copy_apart_cycles": 400.0})
+    ]
+    assert [made is not None for made in chosen] == [True, False, False]
 
 
 # -- bfloat16 -------------------------------------------------------------------------------------
