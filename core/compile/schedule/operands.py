@@ -66,7 +66,8 @@ NEAR, NEAR_CACHES, ACROSS_LINES, FAR = 4, 2, 2.5, 1.5
 # of the second cache (measured: 1000 steps are faster than 500 or 250, of 5000 and more, and of 4000 where rows lie so far apart that they push
 # each other out; of fewer, tables are. With 16 registers and a cache of 256 KB 500 are, of 4000 and more, and none of 1000).
 REGISTERS_A_WIDE_VECTOR, SHARE_OF_ROOM = 8, 4
-# And the rows that all columns take beside a block are two second caches long at most, or as long as a core's share of the last cache is at least
+# And the rows that all columns take beside a block are two second caches long at most, or as long as a core's share of the last cache is at least, which cores with
+# small second caches have 2 MB of and more: with none to 8 MB, and with one to four second caches, the same is chosen in 275 drawn cases
 # (measured with 1 MB, two threads: 256 to 1024 rows by 4096 and 8192 steps take 0.8 to 1.02 times as long in blocks of 512, 1500 to 3072 rows 1.02 to 1.3 times).
 CACHES_OF_ROWS, SHARE_OF_LAST_CACHE = 2, 2 << 20
 # Of the products of a block loading and storing its sums may take so much, where they lie apart (measured: 20 to 100 rows of a transposed

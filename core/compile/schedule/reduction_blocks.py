@@ -33,7 +33,7 @@ FEWEST_BLOCKS = 4
 WORTH_A_MASK = 3
 # Of a matrix that threads read side by side, each a part of its rows, a part has so many pages, and all of them are so many second caches long: around the ends
 # of short parts each thread is given lines that another one writes (measured, two threads, 2 to 8 rows by matrices of 6 MB and more: parts of 12 to 17 KB take 0.3 to 0.9
-# times as long as tiles, of 2 to 5 KB 0.9 to 1.8 times; of 12 KB of 2.5 MB 1.5 times).
+# times as long as tiles, of 2 to 5 KB 0.9 to 1.8 times; of 12 KB of 2.5 MB 1.5 times): from 1.5 to 4 pages the same is chosen in 275 drawn cases.
 PAGES_OF_A_PART, CACHES_OF_A_PART = 2.5, 4
 # Rows that lie apart, which together are so many times longer than the second cache.
 WORTH_CACHES = 1
