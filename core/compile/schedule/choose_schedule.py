@@ -79,6 +79,8 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     if (by_rows := find_kept_rows(kernel, target, override)) is not None:
         return schedule_rows(by_rows, target, override)
     found = find_contraction(kernel, target, override)
+    if found is not None and not _may_be_in_memory(kernel, found[0]):
+        override = replace(override, reduction_block=0)
     if found is not None and not sums_without_tiles(found[0], kernel, target, override):
         return replace(_of_contraction(*found, target, override), warps=without, matrices=none)
     group = choose_group(kernel, target, override)
@@ -136,6 +138,12 @@ def _of_scalar_items(kernel: UOp, target: Target, override: Schedule) -> Schedul
 
 def _unroll(override: Schedule) -> int:
     return SHORT_REDUCTION if override.unroll is None else override.unroll
+
+
+def _may_be_in_memory(kernel: UOp, contraction: Contraction) -> bool:
+    """Whether its sums may be those of blocks: they are no results under a mask, as of rows that a variable bounds."""
+    store = kernel.src[0]
+    return store.src[1] is not contraction.reduction or len(store.src[0].src) == 2
 
 
 def _of_contraction(
