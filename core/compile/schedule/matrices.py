@@ -120,9 +120,8 @@ def choose_matrices(kernel: UOp, target: Target, override: Schedule) -> Schedule
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Of the columns' operand: the memory that is read, the loop of channels, how far apart these lie."""
+    """Of the columns' operand: the loop of channels, and how far apart these lie."""
 
-    memory: UOp
     channel: UOp
     plane: int
 
@@ -146,7 +145,7 @@ def window_of(product: GroupProduct, unit: TileUnit) -> Window | None:
     is_once = memory.op is Ops.PARAM and copied <= memory.arg[1] and len(outside) < MOST_LOOPS - 2
     is_in_lines = strides.get(product.columns[-1]) == 1
     if are_planes and are_groups and is_read_again and is_once and is_in_lines:
-        return Window(memory, channel, plane)
+        return Window(channel, plane)
     return None
 
 

@@ -37,6 +37,7 @@ from proofgrad.core.compile.schedule.matrices import (
     turns_of_columns,
     unit_of,
     way_of,
+    window_of,
 )
 from proofgrad.core.compile.schedule.shared_tiles import find_product, runs_along
 from proofgrad.core.compile.schedule.warp_tables import NO_TABLES
@@ -50,7 +51,7 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.steps.where_normal import where_normal
-from proofgrad.core.compile.tactics.matrix_windows import channels_of, in_windows
+from proofgrad.core.compile.tactics.matrix_windows import in_windows
 from proofgrad.core.compile.tactics.shared_tiles import as_one, product_of_unit, together
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -83,8 +84,11 @@ def _staged(nest: LoopNest, schedule: Schedule, target: Target) -> tuple[LoopNes
     depth = unit.groups * unit.group
     steps = -(-product.sizes[3] // depth) * depth
     if matrices.windows:
-        steps = channels_of(product, unit)
-        fill, nest = in_windows(nest, product, unit, threads)
+        window = window_of(product, unit)
+        require(window is not None, "no windows of planes")
+        assert window is not None
+        steps = size_of(window.channel)
+        fill, nest = in_windows(nest, window, size_of(product.columns[-1]), unit, threads)
         filling.append(fill)
         product, unit = product_of_unit(nest, target, unit_of)
     nest, row = as_one(nest, product.rows)

@@ -16,31 +16,23 @@ from proofgrad.core.compile.nests.kernel_schedule import Copies, Schedule, Vecto
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.nests.sums_of_products import below_conversions
-from proofgrad.core.compile.schedule.matrices import tiles_along, window_of
-from proofgrad.core.compile.schedule.shared_tiles import GroupProduct, find_product
+from proofgrad.core.compile.schedule.matrices import Window, tiles_along
+from proofgrad.core.compile.schedule.shared_tiles import find_product
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.keep_window import Axis
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.stage_window import stage_window
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 
-def channels_of(product: GroupProduct, unit: TileUnit) -> int:
-    """How many elements of the copy a column of the product reads for one tap of a filter."""
-    window = window_of(product, unit)
-    require(window is not None, "no windows of planes")
-    assert window is not None
-    return size_of(window.channel)
-
-
 def in_windows(
-    nest: LoopNest, product: GroupProduct, unit: TileUnit, threads: bool
+    nest: LoopNest, window: Window, line: int, unit: TileUnit, threads: bool
 ) -> tuple[LoopNest, LoopNest]:
-    """The nest that copies the memory of the columns' factor, and the one that reads it, of whose sum the innermost loop is over a group of channels."""
-    window = window_of(product, unit)
-    require(window is not None, "no windows of planes")
-    assert window is not None
+    """The nest that copies the memory of the columns' factor, and the one that reads it, of whose sum the innermost loop is over a group of channels.
+
+    `line`: columns that lie side by side.
+    """
     group = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
     nest = split(nest, window.channel, (unit.group,), (NewLoop(*window.channel.arg), group))
     found = find_product(nest.graph)
@@ -52,7 +44,6 @@ def in_windows(
     strides = {x: coefficient(index, x) or 0 for x in others}
     outer = sorted([x for x in others if strides[x] >= window.plane], key=lambda x: -strides[x])
     place = index.substitute({x: UOp.index(0) for x in (*outer, inner)})
-    line = size_of(product.columns[-1])
     room = tiles_along(line, unit, 1) * unit.side - line
     axes = [Axis(x, size_of(x), strides[x], NewLoop(k)) for k, x in enumerate(outer)]
     pixel, channel = NewLoop(len(outer)), NewLoop(len(outer) + 1)
