@@ -466,6 +466,7 @@ LAWS: dict[str, Law] = {
     "lanes": Law(
         {
             "a lane reads its own element": programs.lane_reads_its_element,
+            "the lane that a mask leaves reads its own": programs.left_lane_reads_its_element,
             "lanes are combined as iterations were": programs.partial_results,
         }
         | _INSIDE

@@ -266,12 +266,47 @@ def lane_reads_its_element(world: World) -> None:
             world.claim(f"{factor} * loop in {count} lanes", read(at) == wanted)
 
 
+def left_lane_reads_its_element(world: World) -> None:
+    """A mask leaves the lane that is read beside those left out: all bounds around up to so many lanes, at both ends of a width."""
+    other = UOp.range(7, 1) < 3
+    memory = UOp(Ops.PARAM, dtypes.float32, (), (0, 1 << 7))
+    for count in range(2, MOST_LANES + 1):
+        loop = UOp.range(count, 0, AxisRole.VECTOR)
+        bits = UOp(Ops.CAST, dtypes.int8, (loop,))
+        wide = UOp(Ops.BROADCAST, dtypes.bool.vec(count), (other,))
+        for low, high in choices(range(-2, count + 2), repeat=2):
+            below = UOp(Ops.CMPLT, dtypes.bool, (bits, UOp(Ops.CONST, dtypes.int8, (), high)))
+            above = UOp.index(low) < loop
+            masks = (below & above, above & other & below, below, above)
+            for number, start in choices(range(4), (*range(-128, -121), 0, 127)):
+                left = [
+                    k
+                    for k in range(count)
+                    if (number == 3 or k < high) and (number == 2 or low < k)
+                ]
+                element = UOp(Ops.CONST, dtypes.int8, (), start)
+                position = UOp(Ops.INDEX, dtypes.float32, (memory, element, masks[number]))
+                bounds: Any = _Bounds(start, start)
+                made = lanes._index(position, (memory, element, wide), loop, {}, bounds).src[1]
+                is_one = made.op is Ops.BROADCAST
+                first, step = _byte(made.src[0] if is_one else made), 0 if is_one else 1
+                read = [first + step * k for k in left]
+                world.claim(f"{low} < lane < {high} of {count}", read == [start] * len(left))
+
+
+def _byte(term: UOp) -> int:
+    """The value of constants of int8, added as a machine adds them."""
+    values = [_byte(part) for part in term.src]
+    return int(term.arg) if not values else int(evaluate(term.op, dtypes.int8, values))
+
+
 def _elements_of(term: UOp, loop: UOp, count: int) -> Any:
     """The element of each lane, of what becomes of a position."""
     memory = UOp(Ops.PARAM, dtypes.float32, (), (0, 1 << 10))
     position = UOp(Ops.INDEX, dtypes.float32, (memory, term))
     first = {loop: UOp.index(0)}
-    made = lanes._index(position, (memory, term), loop, count, first).src[1]
+    bounds: Any = _Bounds(0, 0)
+    made = lanes._index(position, (memory, term), loop, first, bounds).src[1]
 
     def read(values: dict[UOp, int]) -> list[int]:
         if made.op is Ops.ADD and made.src[0].op is Ops.BROADCAST:

@@ -7,7 +7,8 @@
 An elementwise operation of vectors is the operation in each lane. A node that changes with the loop becomes a vector; every other
 node stays a scalar and is broadcast where a vector needs it. An access whose index grows by 1 with the loop becomes one
 contiguous access; any other becomes a gather or scatter. An element that lanes read only if their mask holds is
-read for all of them where it is in its memory anyway. A reduction over the loop is one in each lane, and then over lanes.
+read for all of them where it is in its memory anyway. An element that its mask leaves to one lane is accessed with those beside it,
+which the mask leaves out. A reduction over the loop is one in each lane, and then over lanes.
 An MMA takes and gives vectors of what an item holds.
 """
 
@@ -25,6 +26,7 @@ from proofgrad.core.ir.op_names import FILLED, MMA, RESULT
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, known_below, toposort
 from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.masks import parts_of
 
 
 @step("for i < n: f(i) is f(0), f(1), ..., f(n - 1), each in a lane", makes_loops=False)
@@ -60,7 +62,7 @@ def lanes(nest: LoopNest, loop: UOp) -> UOp:
         if node.op is Ops.LOAD and _is_one_inside(node.src[0], loop, facts):
             done[node] = _chosen(node, src[0])
         else:
-            done[node] = _widen(node, src, loop, count, first_lane)
+            done[node] = _widen(node, src, loop, first_lane, facts)
         if not _hides(node, loop):
             moving.add(node)
     return done[program]
@@ -95,9 +97,10 @@ def _hides(node: UOp, loop: UOp) -> bool:
 
 
 def _widen(
-    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: dict[UOp, UOp]
+    node: UOp, src: tuple[UOp, ...], loop: UOp, first_lane: dict[UOp, UOp], facts: Facts
 ) -> UOp:
     """`node` with its vector sources; the node itself becomes a vector if one of them is."""
+    lanes = size_of(loop)
     if node.op in ELEMENTWISE:
         if all([s.dtype.lanes == 1 for s in src]):
             return node.with_src(src)
@@ -105,7 +108,7 @@ def _widen(
         return UOp(node.op, node.dtype.vec(lanes), wide, node.arg)
     match node.op:
         case Ops.INDEX:
-            return _index(node, src, loop, lanes, first_lane)
+            return _index(node, src, loop, first_lane, facts)
         case Ops.LOAD:
             moves = src[0] is not node.src[0] and _is_vector_access(node.src[0], loop, src[0])
             return node.replace(src=src, dtype=node.dtype.vec(lanes) if moves else node.dtype)
@@ -138,13 +141,13 @@ def _spread(value: UOp, lanes: int) -> UOp:
 
 
 def _index(
-    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: dict[UOp, UOp]
+    node: UOp, src: tuple[UOp, ...], loop: UOp, first_lane: dict[UOp, UOp], facts: Facts
 ) -> UOp:
     """The INDEX of a contiguous access names its first element; a gather has a vector of them.
 
     One whose lanes are a number of elements apart is the first lane's plus a constant.
     """
-    mask = src[2:]
+    mask, lanes = src[2:], size_of(loop)
     step = coefficient(node.src[1], loop)
     if step == 1:
         return node.replace(src=(src[0], _in_first_lane(node.src[1], first_lane), *mask))
@@ -153,8 +156,39 @@ def _index(
         apart = UOp(Ops.CONST, first.dtype, (), tuple([step * k for k in range(lanes)]))
         return node.replace(src=(src[0], first + apart, *mask))
     if step == 0 and mask and mask[0].dtype.lanes > 1:  # the same element, masked lane by lane
-        return node.replace(src=(src[0], _spread(src[1], lanes), *mask))
+        alone = _only_lane(node, loop, facts)
+        if alone is None:
+            return node.replace(src=(src[0], _spread(src[1], lanes), *mask))
+        return node.replace(src=(src[0], src[1] - alone if alone else src[1], *mask))
     return node.replace(src=(src[0], src[1], *mask))
+
+
+def _only_lane(position: UOp, loop: UOp, facts: Facts) -> int | None:
+    """The lane that the mask of a position leaves, if an element so far before its own has an index."""
+    least, most = 0, size_of(loop) - 1
+    for part in parts_of(position.src[2]):
+        if part.op is not Ops.CMPLT:
+            continue
+        first, second = part.src
+        if _counts(first, loop) and second.op is Ops.CONST:
+            most = min(most, second.arg - 1)
+        elif _counts(second, loop) and first.op is Ops.CONST:
+            least = max(least, first.arg + 1)
+    return least if least == most and _fits(position.src[1], least, facts) else None
+
+
+def _counts(term: UOp, loop: UOp) -> bool:
+    """Whether a term is the number of the lane, be it in fewer bits."""
+    if term.op is not Ops.CAST:
+        return term is loop
+    most = term.dtype.scalar.hi
+    return term.src[0] is loop and term.dtype.is_int and most is not None and size_of(loop) <= most
+
+
+def _fits(term: UOp, number: int, facts: Facts) -> bool:
+    """Whether the machine integers of a term hold what is so much less than it."""
+    least, lowest = facts.lo(term), term.dtype.scalar.lo
+    return number == 0 or (None not in (least, lowest) and lowest <= least - number)
 
 
 def _is_one_inside(position: UOp, loop: UOp, facts: Facts) -> bool:
@@ -162,7 +196,7 @@ def _is_one_inside(position: UOp, loop: UOp, facts: Facts) -> bool:
     memory, index, *mask = position.src
     if not mask or memory.op is not Ops.PARAM or coefficient(index, loop) != 0:
         return False
-    return is_inside(index, memory, facts)
+    return _only_lane(position, loop, facts) is None and is_inside(index, memory, facts)
 
 
 def _chosen(load: UOp, position: UOp) -> UOp:
