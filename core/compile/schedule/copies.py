@@ -80,7 +80,7 @@ def choose_copies(nest: Nest, vectors: Sequence[UOp], at_once: int, override: Sc
     rows of a matrix takes three quarters of the time).
     """
     free, target, wanted, found = nest.free, nest.target, override.copies, []
-    sharing = [_loops_that_share(n, free) for n in free if n.op is Ops.REDUCE]
+    sharing = [_loops_that_share(n, nest) for n in free if n.op is Ops.REDUCE]
     candidates = frozenset().union(*sharing) - loops_around_kept(free)
     of_rows, beside = _loops_of_rows(nest, vectors), target.vector_registers // 2 // at_once
     if at_once >= target.core.sums_at_once:
@@ -152,10 +152,34 @@ def _iterations_of_an_item(nest: Nest, vectors: Sequence[UOp]) -> int:
     return max(1, results // lanes // (GROUPS_A_UNIT * target.units * target.group_items))
 
 
-def _loops_that_share(reduction: UOp, free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
-    """The loops that change a reduction, but not everything that it loads."""
-    loads = [free[n] for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
-    return free[reduction] - free[reduction].intersection(*loads)
+def _loops_that_share(reduction: UOp, nest: Nest) -> frozenset[UOp]:
+    """The loops that change a reduction, but not everything that it loads: not at all, or what it loads of the next one, too."""
+    free, loads = nest.free, _loads_of(reduction)
+    same = free[reduction] - free[reduction].intersection(*[free[n] for n in loads])
+    if reduction in nest.looped:
+        return same
+    terms = prod([size_of(x) for x in reduction.src[1:]])
+    return same | {
+        loop
+        for loop in free[reduction] - same
+        if any([_elements_of_copies(n, reduction, loop, 2) < 2 * terms for n in loads])
+    }
+
+
+def _loads_of(reduction: UOp) -> list[UOp]:
+    return [n for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
+
+
+def _elements_of_copies(load: UOp, reduction: UOp, loop: UOp, count: int) -> int:
+    """How many elements so many iterations of a loop load in a reduction that is written out: windows have some in common."""
+    loops = [(x, size_of(x)) for x in reduction.src[1:]] + [(loop, count)]
+    index, found = load.src[0].src[1], {0}
+    for counter, size in loops:
+        step = coefficient(index, counter)
+        if step is None:
+            return prod([size for _, size in loops])
+        found = {element + step * k for element in found for k in range(size)}
+    return len(found)
 
 
 def _loops_of_rows(nest: Nest, vectors: Sequence[UOp]) -> frozenset[UOp]:
@@ -167,7 +191,10 @@ def _loops_of_rows(nest: Nest, vectors: Sequence[UOp]) -> frozenset[UOp]:
 
 
 def _work_of_copies(nest: Nest, loop: UOp, count: int) -> float:
-    """Loads, masks and operations for each result in a step of what is reduced: its own, and its part of what all copies share."""
+    """Loads, masks and operations for each result in a step of what is reduced: its own, and its part of what all copies share.
+
+    Of a reduction that is written out only the loads: the operations are the same in copies of any loop.
+    """
     nodes = {n for sum_ in nest.looped for n in toposort((sum_.src[0],))}
     work = [
         n
@@ -175,7 +202,9 @@ def _work_of_copies(nest: Nest, loop: UOp, count: int) -> float:
         if n.op is Ops.LOAD or (n.op in ELEMENTWISE and n.dtype is not dtypes.index)
     ]
     own, size = sum([loop in nest.free[n] for n in work]), nest.size(loop)
-    a_copy = own + (len(work) - own + WORK_OF_A_STEP) / count
+    written = [n for n in nest.free if n.op is Ops.REDUCE and n not in nest.looped]
+    loaded = sum([_elements_of_copies(n, x, loop, count) for x in written for n in _loads_of(x)])
+    a_copy = own + (len(work) - own + WORK_OF_A_STEP + loaded) / count
     return a_copy * count * -(-size // count) / size
 
 
