@@ -69,7 +69,7 @@ def test_copies_are_of_the_loop_whose_copies_share_most() -> None:
     _, of_images = of_last(depthwise(16, 9, 15, 14, window=5, padding=2))
     _, of_rows = of_last(depthwise(2, 9, 32, 14, window=5, padding=2))
     assert of_images == Copies(0, 16)
-    assert of_rows == Copies(2, 16)
+    assert of_rows == Copies(2, 8)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,13 @@ from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, 
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.groups import GROUPS_A_UNIT
+from proofgrad.core.compile.schedule.shared_windows import (
+    MOST_TERMS,
+    elements_of_copies,
+    loads_of,
+    overlaps,
+    window_loop,
+)
 from proofgrad.core.compile.schedule.threads import part_of_thread
 from proofgrad.core.compile.steps.window import ends_of
 from proofgrad.core.ir.dtypes import dtypes
@@ -29,6 +36,8 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 MOST_COPIES = 8
 # What a step of a reduction takes but for what it computes, in operations: it counts, finds its positions, branches (measured).
 WORK_OF_A_STEP = 8
+# One truth for all lanes of a vector is asked beside what vectors compute, which have fewer units.
+WORK_OF_A_TRUTH = 0.25
 # Values that a loop chooses among, when all are written out.
 MOST_CHOSEN = 64
 # A value is written out for so many of its elements, else a loop over all asks which one it is.
@@ -39,7 +48,7 @@ WIDEST_PART = 2
 class Nest:
     """What the choices ask of a kernel: the loops that each node changes with, the reductions that are not written out.
 
-    `shared`: the loop of which each thread takes a part beforehand.
+    `shared`: the loop of which each thread takes a part beforehand. `unroll`: reductions of at most so many values are written out.
     """
 
     kernel: UOp
@@ -47,6 +56,7 @@ class Nest:
     looped: Sequence[UOp]
     shared: UOp | None
     target: Target
+    unroll: int
 
     def size(self, loop: UOp) -> int:
         """How long a loop is, for a thread."""
@@ -55,6 +65,20 @@ class Nest:
     def is_of_results(self, loop: UOp) -> bool:
         """Whether nothing is reduced or kept along a loop."""
         return not any([n.op in BINDERS and loop in n.src[1:] for n in self.free])
+
+    def written_beside(self, reduction: UOp, loop: UOp) -> tuple[UOp, ...]:
+        """The loops of a reduction that are written out where copies of `loop` run side by side."""
+        if reduction not in self.looped:
+            return tuple(reduction.src[1:])
+        if self.target.work_items or loop not in self.free[reduction]:
+            return ()
+        window = window_loop(reduction, loop, self.unroll)
+        return () if window is None else (window,)
+
+    def has_windows(self, loop: UOp) -> bool:
+        """Whether iterations of a loop reduce windows that overlap, and are written out where they run side by side."""
+        sums = [n for n in self.free if n.op is Ops.REDUCE and loop in self.free[n]]
+        return any([overlaps(n, self.written_beside(n, loop), loop) for n in sums])
 
     @property
     def leaves_results_out(self) -> bool:
@@ -72,10 +96,12 @@ class Chooser:
     parts: int
 
 
-def choose_copies(nest: Nest, vectors: Sequence[UOp], at_once: int, override: Schedule) -> Copies:
+def choose_copies(
+    nest: Nest, vectors: Sequence[UOp], at_once: int, of_row: int, override: Schedule
+) -> Copies:
     """An output loop whose iterations share a load inside a reduction: of several the one whose iterations do least each for itself.
 
-    `at_once`: vectors of results that an iteration takes at once of what is reduced. Copies that read other rows fill the registers that these
+    `of_row`: so many vectors of a row are written out. `at_once`: vectors of results that an iteration takes at once of what is reduced. Copies that read other rows fill the registers that these
     leave, and there are none where they alone wait for nothing: vectors read on where copies begin other rows (measured: softmax over the
     rows of a matrix takes three quarters of the time).
     """
@@ -92,16 +118,23 @@ def choose_copies(nest: Nest, vectors: Sequence[UOp], at_once: int, override: Sc
         if wanted is not None and wanted.loop is not None and loop.arg[0] != wanted.loop:
             continue
         size, most = nest.size(loop), beside if loop in of_rows else MOST_COPIES
+        in_windows = nest.has_windows(loop)
+        if of_row > 1 and wanted is None and not in_windows:
+            continue  # copies of other rows would ask at each vector where rows end
         if nest.target.units and nest.target.lockstep != 1:
             most = min(most, _iterations_of_an_item(nest, vectors))
         has_rest = loop is not nest.shared and nest.leaves_results_out
         has_rest = has_rest and (along_sums or not target.work_items)
         if wanted is not None:
             count = wanted.count
+        elif in_windows:
+            count = _copies_of_windows(nest, loop, has_rest, frozenset(vectors), of_row)
         else:
             count = side_by_side(size, most) if has_rest else largest_divisor(size, most)
         if count > 1 and (size % count == 0 or (has_rest and count < size)):
-            found.append((_work_of_copies(nest, loop, count), Copies(loop.arg[0], count)))
+            found.append(
+                (_work_of_copies(nest, loop, count, frozenset(vectors)), Copies(loop.arg[0], count))
+            )
     if found:
         return min(found, key=lambda one: one[0])[1]
     return copies_of_choices(nest, vectors) if wanted is None else NO_COPIES
@@ -153,33 +186,24 @@ def _iterations_of_an_item(nest: Nest, vectors: Sequence[UOp]) -> int:
 
 
 def _loops_that_share(reduction: UOp, nest: Nest) -> frozenset[UOp]:
-    """The loops that change a reduction, but not everything that it loads: not at all, or what it loads of the next one, too."""
-    free, loads = nest.free, _loads_of(reduction)
-    same = free[reduction] - free[reduction].intersection(*[free[n] for n in loads])
-    if reduction in nest.looped:
-        return same
-    terms = prod([size_of(x) for x in reduction.src[1:]])
-    return same | {
-        loop
-        for loop in free[reduction] - same
-        if any([_elements_of_copies(n, reduction, loop, 2) < 2 * terms for n in loads])
-    }
+    """The loops that change a reduction, but not everything that it loads; or whose iterations load some of the same."""
+    free = nest.free
+    loads = [free[n] for n in loads_of(reduction)]
+    same = free[reduction] - free[reduction].intersection(*loads)
+    return same | {x for x in free[reduction] - same if nest.has_windows(x)}
 
 
-def _loads_of(reduction: UOp) -> list[UOp]:
-    return [n for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
-
-
-def _elements_of_copies(load: UOp, reduction: UOp, loop: UOp, count: int) -> int:
-    """How many elements so many iterations of a loop load in a reduction that is written out: windows have some in common."""
-    loops = [(x, size_of(x)) for x in reduction.src[1:]] + [(loop, count)]
-    index, found = load.src[0].src[1], {0}
-    for counter, size in loops:
-        step = coefficient(index, counter)
-        if step is None:
-            return prod([size for _, size in loops])
-        found = {element + step * k for element in found for k in range(size)}
-    return len(found)
+def _copies_of_windows(
+    nest: Nest, loop: UOp, has_rest: bool, along: frozenset[UOp], of_row: int
+) -> int:
+    """How many rows of windows side by side load and compute least for each result, of so many vectors of a row each."""
+    size, sums = nest.size(loop), [n for n in nest.free if n.op is Ops.REDUCE]
+    terms = max([prod([size_of(x) for x in nest.written_beside(n, loop)]) for n in sums])
+    # A product that is no part of its sum takes a register for itself.
+    registers = nest.target.vector_registers // (2 if nest.target.has_fma else 4)
+    most = min(MOST_COPIES, registers, MOST_TERMS // (terms * of_row), size)
+    counts = [n for n in range(2, most + 1) if size % n == 0 or (has_rest and n < size)]
+    return min(counts, key=lambda n: _work_of_copies(nest, loop, n, along), default=1)
 
 
 def _loops_of_rows(nest: Nest, vectors: Sequence[UOp]) -> frozenset[UOp]:
@@ -190,22 +214,29 @@ def _loops_of_rows(nest: Nest, vectors: Sequence[UOp]) -> frozenset[UOp]:
     return frozenset().union(*[loops for loops in read if not loops.isdisjoint(results)])
 
 
-def _work_of_copies(nest: Nest, loop: UOp, count: int) -> float:
+def _work_of_copies(nest: Nest, loop: UOp, count: int, along: frozenset[UOp]) -> float:
     """Loads, masks and operations for each result in a step of what is reduced: its own, and its part of what all copies share.
 
-    Of a reduction that is written out only the loads: the operations are the same in copies of any loop.
+    Windows that overlap have masks in common as they have elements. Of a reduction that is written out only the loads count: the operations are the same
+    in copies of any loop. `along`: the loops that run as vectors.
     """
-    nodes = {n for sum_ in nest.looped for n in toposort((sum_.src[0],))}
-    work = [
-        n
-        for n in nodes
-        if n.op is Ops.LOAD or (n.op in ELEMENTWISE and n.dtype is not dtypes.index)
-    ]
-    own, size = sum([loop in nest.free[n] for n in work]), nest.size(loop)
-    written = [n for n in nest.free if n.op is Ops.REDUCE and n not in nest.looped]
-    loaded = sum([_elements_of_copies(n, x, loop, count) for x in written for n in _loads_of(x)])
-    a_copy = own + (len(work) - own + WORK_OF_A_STEP + loaded) / count
-    return a_copy * count * -(-size // count) / size
+    work, size = 0.0, nest.size(loop)
+    for reduction in [n for n in nest.free if n.op is Ops.REDUCE]:
+        written = nest.written_beside(reduction, loop)
+        steps = prod([size_of(x) for x in written])
+        loads = [elements_of_copies(n, written, loop, count) for n in loads_of(reduction)]
+        if reduction not in nest.looped:
+            work += sum(loads) + WORK_OF_A_STEP
+            continue
+        own = max(loads, default=count * steps) / steps  # of all copies
+        work += (sum(loads) + WORK_OF_A_STEP) / steps
+        for node in toposort((reduction.src[0],)):
+            if node.op in ELEMENTWISE and node.dtype is not dtypes.index:
+                is_truth = node.dtype.is_bool
+                of_copies = own if is_truth else count
+                each = 1 if not is_truth or along & nest.free[node] else WORK_OF_A_TRUTH
+                work += each * (of_copies if loop in nest.free[node] else 1)
+    return work * -(-size // count) / size
 
 
 def loop_that_chooses(nest: Nest) -> Chooser | None:

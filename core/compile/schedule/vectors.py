@@ -66,17 +66,20 @@ def choose_vectors(
     if target.vector_bytes == 0 or override.vectors == ():
         return (), NO_COPIES
     free = loops_below(kernel)
-    nest = Nest(kernel, free, looped_reductions(kernel, free, override.unroll), shared, target)
+    unroll = SHORT_REDUCTION if override.unroll is None else override.unroll
+    nest = Nest(kernel, free, looped_reductions(kernel, free, unroll), shared, target, unroll)
     if (in_digits := _in_digits(nest, override)) is not None:
         return in_digits
     chosen = _independent(loops_that_pay(nest, override), free)
     of_results = [one for one in chosen if _reduces(nest, one) and nest.is_of_results(one.loop)]
     at_once = max([_at_once(one, nest, NO_COPIES) for one in of_results], default=1)
+    of_rows = [one for one in chosen if not nest.looped and nest.is_of_results(one.loop)]
+    of_row = max([_at_once(one, nest, NO_COPIES) for one in of_rows], default=1)
     loops = [one.loop for one in chosen]
     if not chosen:
         is_asked = target.work_items or override.copies is not None
         return (), NO_COPIES if is_asked else copies_of_choices(nest, ())
-    copies = choose_copies(nest, loops, at_once, override)
+    copies = choose_copies(nest, loops, at_once, of_row, override)
     return tuple([_vectors_of(one, nest, copies) for one in chosen]), copies
 
 
@@ -149,12 +152,17 @@ def _at_once(one: Candidate, nest: Nest, copies: Copies) -> int:
     # More than the core has at once wait for nothing.
     registers = target.vector_registers // 2 // copies.count
     most = min(registers, target.core.sums_at_once)
+    if is_of_results and nest.looped and _is_beside_windows(copies, nest):
+        registers = most = max(
+            1, target.core.sums_at_once // copies.count
+        )  # what they share is all that they load
     if target.work_items and is_costly:
         most = min(most, MOST_COSTLY_AT_ONCE)
     long = MOST_LOADS // max(1, _loads_along(one.loop, free))  # so many are long enough to read
     most = min(most, long)
     if not _reduces(nest, one):
-        is_plain = copies.count == 1 and not target.work_items and long >= ELEMENTS_AT_ONCE
+        is_plain = copies.count == 1 or _is_beside_windows(copies, nest)
+        is_plain = is_plain and not target.work_items and long >= ELEMENTS_AT_ONCE
         return _of_elements(one, nest, most) if is_plain else 1
     # A short row of results is one pass over what is reduced, with a mask where it has a rest. So is the last pass over a longer row; but
     # in texts for drivers each would ask for masks (a fifth slower, measured), and along a reduction a few more elements do.
@@ -170,6 +178,12 @@ def _at_once(one: Candidate, nest: Nest, copies: Copies) -> int:
     return next(iter(fits), 1)
 
 
+def _is_beside_windows(copies: Copies, nest: Nest) -> bool:
+    """Whether copies are of rows whose windows overlap."""
+    loops = [x for x in output_loops(nest.kernel) if x.arg[0] == copies.loop]
+    return not nest.target.work_items and any([nest.has_windows(x) for x in loops])
+
+
 def _of_elements(one: Candidate, nest: Nest, most: int) -> int:
     """How many vectors of elements, of which nothing is reduced in a loop, one iteration takes: a short row whole; of what is gathered lines side by side;
     of a row with ends so many that few iterations ask where they are (measured: rows of 90 to 3352 floats are padded in 1/4 to 3/5 of the time).
@@ -183,9 +197,11 @@ def _of_elements(one: Candidate, nest: Nest, most: int) -> int:
     if not reduces and (beside := _beside_a_chain(one.loop, nest)) > 1:
         return side_by_side(vectors, beside)
     has_ends = _has_ends_along(one.loop, free)
-    if not others or (vectors > ELEMENTS_AT_ONCE and (reduces or not (is_gathered or has_ends))):
+    if reduces and not (others and has_ends):
         return 1
-    if reduces and not has_ends:
+    if reduces and vectors > ELEMENTS_AT_ONCE:
+        return side_by_side(vectors, MOST_COPIES) if _reads_in_steps(one.loop, free) else 2
+    if not others or (vectors > ELEMENTS_AT_ONCE and not (is_gathered or has_ends)):
         return 1
     if vectors <= (most if has_ends else ELEMENTS_AT_ONCE):
         return vectors
@@ -194,6 +210,12 @@ def _of_elements(one: Candidate, nest: Nest, most: int) -> int:
     # Whole vectors stay whole (turned_loads.py).
     divisors = [largest_divisor(vectors, n) for n in (ELEMENTS_AT_ONCE, 2 * ELEMENTS_AT_ONCE)]
     return divisors[0] if divisors[0] > 1 else divisors[1]
+
+
+def _reads_in_steps(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
+    """Whether lanes along a loop are picked out of what is loaded, as of windows with a stride: to mask them takes each lane by itself."""
+    steps = [coefficient(n.src[0].src[1], loop) for n in free if n.op is Ops.LOAD]
+    return any([step not in (0, 1) for step in steps])
 
 
 def _has_ends_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
@@ -223,11 +245,9 @@ def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> int:
     return sum([n.op is Ops.LOAD and loop in loops for n, loops in free.items()])
 
 
-def looped_reductions(
-    kernel: UOp, free: Mapping[UOp, frozenset[UOp]], unroll: int | None
-) -> list[UOp]:
+def looped_reductions(kernel: UOp, free: Mapping[UOp, frozenset[UOp]], unroll: int) -> list[UOp]:
     """The reductions that are not written out."""
-    short = short_reductions(kernel, SHORT_REDUCTION if unroll is None else unroll)
+    short = short_reductions(kernel, unroll)
     return [n for n in free if n.op is Ops.REDUCE and not short.issuperset(n.src[1:])]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import isqrt, prod
 
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Schedule, Tile, Vectors
+from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Schedule, Tile, Vectors
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below
 from proofgrad.core.compile.nests.sums_of_products import is_masked
@@ -23,6 +23,7 @@ from proofgrad.core.compile.schedule.items import beside_in_an_item, others_of_a
 from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
 from proofgrad.core.compile.schedule.row_products import find_kept_rows
+from proofgrad.core.compile.schedule.shared_windows import windows_beside_copies
 from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.compile.schedule.threads import (
     leaves_first_cache,
@@ -106,14 +107,15 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     if schedule.threads and runs_in_order(nest.graph):
         nest = _shared_within_order(nest, target, numbers)
     copied = schedule.copies or NO_COPIES
+    nest, shares_windows = _windows_at_once(nest, copied, schedule, target)
     for vectors in schedule.vectors or ():
         assert vectors.loop is not None  # a schedule that was decided
         number = numbers.get(vectors.loop, vectors.loop)
         nest = _innermost(nest, number, numbers)
         if copied.loop is not None:
             loop = loop_of_number(nest.graph, numbers.get(copied.loop, copied.loop))
-            in_vectors = loop is loop_of_number(nest.graph, number)
-            nest, copied = _copies(nest, loop, copied.count, in_vectors), NO_COPIES
+            is_masked = shares_windows or loop is loop_of_number(nest.graph, number)
+            nest, copied = _copies(nest, loop, copied.count, is_masked), NO_COPIES
         loop = loop_of_number(nest.graph, number)
         turned = turned_loop(nest.graph, loop, vectors.lanes, target)
         nest = _vectors(nest, loop, vectors, target)
@@ -133,12 +135,13 @@ def split_in_two(nest: LoopNest, loop: UOp, inner_size: int, role: AxisRole) -> 
     return split(nest, loop, (inner_size,), (NewLoop(*loop.arg), inner))
 
 
-def _copies(nest: LoopNest, loop: UOp, count: int, in_vectors: bool = False) -> LoopNest:
+def _copies(nest: LoopNest, loop: UOp, count: int, is_masked: bool = False) -> LoopNest:
     """So many iterations side by side; what is beyond the end reads the last one again, and is stored nowhere.
 
-    `in_vectors`: the loop itself runs in vectors, whose mask loads have anyway: the last one again would be no neighbour of the lanes before it.
+    `is_masked`: it reads nothing. The loop itself runs in vectors, whose mask loads have anyway, and of whose lanes the last one again would be no
+    neighbour; or copies load elements of windows together, and the last one again would share none.
     """
-    if in_vectors or size_of(loop) % count == 0:
+    if is_masked or size_of(loop) % count == 0:
         number, within = fresh_number(nest.graph), largest_divisor(count, isqrt(count))
         sizes = (count // within, within) if count > COPIES_AT_ONCE and within > 1 else (count,)
         parts = [NewLoop(number + k, AxisRole.UPCAST) for k in range(len(sizes))]
@@ -159,6 +162,18 @@ def _short_reductions_at_once(nest: LoopNest, schedule: Schedule) -> LoopNest:
     short = short_reductions(nest.graph, schedule.unroll or 0)
     plain = [x for x in short if x.arg[1] is AxisRole.REDUCE]
     return run_as(nest, {loop: AxisRole.UPCAST for loop in plain}) if plain else nest
+
+
+def _windows_at_once(
+    nest: LoopNest, copies: Copies, schedule: Schedule, target: Target
+) -> tuple[LoopNest, bool]:
+    """Of the windows of rows that run side by side the loop along which they overlap is written out; whether there are such windows."""
+    if copies.loop is None or target.work_items:
+        return nest, False
+    loop = loop_of_number(nest.graph, copies.loop)
+    windows = windows_beside_copies(nest.graph, loop, schedule.unroll or 0)
+    long = [x for n, loops in windows.items() if len(loops) < len(n.src) - 1 for x in loops]
+    return run_as(nest, {x: AxisRole.UPCAST for x in long}) if long else nest, bool(windows)
 
 
 def _shared_within_order(nest: LoopNest, target: Target, numbers: dict[int, int]) -> LoopNest:
