@@ -150,8 +150,9 @@ def choose_depth(
     """How many steps of the innermost loop of the sum run at once: less counting, and windows share loads.
 
     Of dots one: where several are added to a register, LLVM takes the instruction that adds apart, to wait less (0.8 ms
-    became 1.1). Where steps share nothing, so many that counting them is little: more is only more code. All of a sum, if that is few
-    steps, or where registers are left: what it starts from takes one, and loads go ahead of what multiplies.
+    became 1.1). Where steps share nothing, so many that counting them is little: more is only more code, and loads that go ahead of what multiplies take
+    registers that sums have, which go by way of the stack. All of a sum, if that is few steps, or where registers are left: what it starts from
+    takes one, and those loads the others.
     """
     reduction = contraction.reduction
     size = size_of(reduction.src[-1])
@@ -164,12 +165,14 @@ def choose_depth(
     most = MOST_PRODUCTS_AT_ONCE // products
     if not _elements_stay(contraction, tile, min(size, most), target):
         most = min(most, contraction.window.lag)
-    if size <= most and (size <= MOST_STEPS or _leaves_registers(tile, reduction.dtype, target)):
+    leaves = _leaves_registers(tile, reduction.dtype, target)
+    shares = contraction.shares_steps and contraction.window.lag < size
+    if size <= most and (leaves or (size <= MOST_STEPS and (shares or tile.vectors == 1))):
         return size
     enough = MOST_STEPS
     if _sums_move(tile, target) and not contraction.window.lag:
         enough = 1
-    elif tile.vectors > 1 and size > SHORT_SUM and not contraction.shares_steps:
+    elif tile.vectors > 1 and not shares and (size > SHORT_SUM or not leaves):
         enough = -(-PRODUCTS_WORTH_COUNTING // products)
     ways = [n for n in range(1, min(MOST_STEPS, max(1, most)) + 1) if size % n == 0]
     return next((n for n in ways if n >= enough), ways[-1])
