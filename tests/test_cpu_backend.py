@@ -467,6 +467,18 @@ def test_blocks_in_use_do_not_overlap() -> None:
     assert [bytes(b.view) for b in blocks] == [bytes([n]) * 100 for n in range(50)]
 
 
+@pytest.mark.parametrize("nbytes", [1 << 16, (1 << 18) + 5, 1 << 21])
+def test_large_blocks_begin_at_other_lines_of_a_page_each(nbytes: int) -> None:
+    """All began where a page does: a load from one seemed to a core what was just stored in another."""
+    pool = Pool()
+    blocks = [pool.take(nbytes) for _ in range(16)]
+    for number_, block in enumerate(blocks):
+        block.view[:] = bytes([number_]) * nbytes
+    assert all([set(block.view) == {n} for n, block in enumerate(blocks)])
+    assert all([block.address % 64 == 0 for block in blocks])
+    assert len({block.address % 4096 for block in blocks}) > 8
+
+
 def test_pool_keeps_no_more_than_its_limit() -> None:
     pool = Pool(limit_bytes=1 << 20)
     for _ in range(3):
