@@ -5,6 +5,7 @@ Owns: the arithmetic of ways and sets. Does not own: the sizes (machine.py), wha
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from math import gcd
 
@@ -50,3 +51,17 @@ def lines_that_stay(nbytes: int, target: Target) -> int:
 def sets_of(nbytes: int, cache: FirstCache) -> int:
     """How many sets of the first cache positions so many bytes apart lie in."""
     return cache.way_bytes // gcd(nbytes, cache.way_bytes)
+
+
+def rows_that_stay(nbytes: int, most: int, cache: FirstCache) -> int:
+    """Of how many rows, so many bytes apart and at most `most`, the first cache holds a line each: so many as no set has more of than ways.
+
+    Rows of a little more than a way lie in one set, too, until they are a line further.
+    """
+    taken: Counter[int] = Counter()
+    for row in range(most):
+        place = row * nbytes % cache.way_bytes // cache.line_bytes
+        if taken[place] == cache.ways:
+            return row
+        taken[place] += 1
+    return most

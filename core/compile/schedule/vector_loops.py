@@ -14,6 +14,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, Vectors
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of, unshared_reductions
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.schedule.cache_sets import rows_that_stay
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.copies import (
     WORK_OF_A_STEP,
@@ -44,6 +45,8 @@ WORTH_FILLING = 16
 PICKED = frozenset(range(-LARGEST_STEP, LARGEST_STEP + 1))
 # Bytes of the narrowest elements that processors gather or scatter by an instruction.
 NARROWEST_GATHERED = 4
+# No vector has more.
+MOST_LANES = 64
 # An estimate is not exact: other lanes have to take so many times fewer cycles (measured: of rows of 5 to 7 an exponential takes as long either way).
 CLEARLY = 1.25
 
@@ -188,7 +191,7 @@ def _candidate(
     rests: float | None = MASKED_AGAIN if again or is_filled else 1
     if is_filled and cycles_along(loop, free) < WORTH_FILLING:
         rests = None
-    fitting = fitting_lanes(nest.size(loop), lanes, rests)
+    fitting = fitting_lanes(nest.size(loop), min(lanes, _narrow_lanes(loop, nest)), rests)
     if not gathers and _is_row_by_data(nest, loop, lanes):
         fitting = LEAST_LANES
     if fitting is None and _moves_narrow(nest, loop):
@@ -200,6 +203,19 @@ def _candidate(
         return None
     scatters = sum([coefficient(index, loop) not in (0, 1) for index in stores])
     return Candidate(loop, fitting, gathers, by_lane, scatters, at_once)
+
+
+def _narrow_lanes(loop: UOp, nest: Nest) -> int:
+    """Of how many lanes that lie apart a line each stays in the first cache, where they are narrow, and loaded one by one anyway: so the next iterations
+    read on in these lines."""
+    cache, found = nest.target.first_cache, MOST_LANES
+    for load in [
+        n for n in nest.free if n.op is Ops.LOAD and n.dtype.itemsize < NARROWEST_GATHERED
+    ]:
+        step = coefficient(load.src[0].src[1], loop)
+        if step not in (None, 0, 1):
+            found = min(found, rows_that_stay(abs(step) * load.dtype.itemsize, MOST_LANES, cache))
+    return max(LEAST_LANES, 1 << found.bit_length() - 1)
 
 
 def _moves_narrow(nest: Nest, loop: UOp) -> bool:

@@ -19,6 +19,7 @@ from proofgrad.core.compile.nests.loops import (
     unshared_reductions,
 )
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
+from proofgrad.core.compile.schedule.cache_sets import rows_that_stay
 from proofgrad.core.compile.schedule.copies import (
     MOST_COPIES,
     Nest,
@@ -29,6 +30,7 @@ from proofgrad.core.compile.schedule.copies import (
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operation_cycles import OPERATION_CYCLES, SHORT_CYCLES
 from proofgrad.core.compile.schedule.vector_loops import (
+    NARROWEST_GATHERED,
     Candidate,
     fitting_lanes,
     is_costly_along,
@@ -203,13 +205,34 @@ def _of_elements(one: Candidate, nest: Nest, most: int) -> int:
         return side_by_side(vectors, MOST_COPIES) if _reads_in_steps(one.loop, free) else 2
     if not others or (vectors > ELEMENTS_AT_ONCE and not (is_gathered or has_ends)):
         return 1
-    if vectors <= (most if has_ends else ELEMENTS_AT_ONCE):
+    at_most = _gathered_at_once(one, nest)
+    if vectors <= min(at_most, most if has_ends else ELEMENTS_AT_ONCE):
         return vectors
+    if at_most < ELEMENTS_AT_ONCE:
+        return side_by_side(vectors, at_most)
     if size % one.lanes or not is_gathered:
         return side_by_side(vectors, ELEMENTS_AT_ONCE)
     # Whole vectors stay whole (turned_loads.py).
     divisors = [largest_divisor(vectors, n) for n in (ELEMENTS_AT_ONCE, 2 * ELEMENTS_AT_ONCE)]
     return divisors[0] if divisors[0] > 1 else divisors[1]
+
+
+def _gathered_at_once(one: Candidate, nest: Nest) -> int:
+    """Of how many vectors a line of each lane stays in the first cache, where lanes lie apart: the next iterations read on in these lines.
+
+    No fewer than fill a line of results that leave the second cache before the next vector comes to it, but of narrow elements, whose lanes take longer.
+    """
+    loads = [n for n in nest.free if n.op is Ops.LOAD]
+    steps = [(coefficient(n.src[0].src[1], one.loop), n.dtype.itemsize) for n in loads]
+    apart = [abs(step) * itemsize for step, itemsize in steps if step not in (None, 0, 1)]
+    most = MOST_COPIES * one.lanes
+    stay = [rows_that_stay(nbytes, most, nest.target.first_cache) for nbytes in apart]
+    memory, target, line = nest.kernel.src[0].src[0].src[0], nest.target, 1
+    itemsize = memory.dtype.itemsize
+    is_far = memory.op is Ops.PARAM and memory.arg[1] * itemsize > target.cache_bytes
+    if is_far and itemsize >= NARROWEST_GATHERED:
+        line = target.first_cache.line_bytes // (one.lanes * itemsize)
+    return max(1, line, min(stay, default=most) // one.lanes)
 
 
 def _reads_in_steps(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
