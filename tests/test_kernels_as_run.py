@@ -11,13 +11,13 @@ from typing import Any
 import numpy
 import pytest
 
-from proofgrad import Context, Device, Tensor
+from proofgrad import Context, Device, Tensor, Variable
 from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.compile.plan.plan import Kernel
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.tensor.runtime.realize import compiler
-from proofgrad.verify.sampled import launched
+from proofgrad.verify.sampled import launched, pieces
 from proofgrad.verify.sampled.as_run import elements_compared
 from proofgrad.verify.sampled.expected import CheckError
 from proofgrad.verify.sampled.inputs import ENDS, element
@@ -71,6 +71,43 @@ OF_MASKS: dict[str, tuple[Callable[[], Tensor], str, str]] = {
 }  # fmt: skip
 
 
+def rows(x: Tensor) -> Tensor:
+    """As many as a variable says."""
+    return x[: Variable("n", 1, 40).bind(7)]
+
+
+def tripled_sums() -> Tensor:
+    """With a loop that threads share."""
+    return (data("float32", 64, 30) * 3).sum(1)
+
+
+def changed_slice() -> Tensor:
+    """Written over what it reads."""
+    x = data("float32", 300)
+    x[3:70] = x[3:70] * 2
+    return x
+
+
+_COUNTER, _BOUND = r"icmp slt i64 (%i\d+_loop\d+)", r"load i64, ptr %\S+, align 8"
+# As above, where sizes are variables; where results lie over what is read; where threads share the items of a loop. The first two
+# of the last are right as long as all items run at once.
+OF_VARIABLES: dict[str, tuple[Callable[[], Tensor], str, str]] = {
+    "a row too many is added": (lambda: (rows(data("float32", 40, 5)) * 3).sum(0), rf"{_COUNTER}, (%load\d+)", r"icmp sle i64 \1, \2"),
+    "a row too many is written": (lambda: rows(data("float32", 40, 5)) * 3, rf"{_COUNTER}, (%load\d+)", r"icmp sle i64 \1, \2"),
+    "the largest number of rows": (lambda: rows(data("int32", 40, 5)).max(0), _BOUND, "add i64 0, 40"),
+    "a number in few bits": (lambda: rows(data("int32", 40, 5)).sum(0), rf"(%\S+) = ({_BOUND})", r"\1.long = \2\n  \1 = srem i64 \1.long, 32"),
+}  # fmt: skip
+OVER_INPUTS: dict[str, tuple[Callable[[], Tensor], str, str]] = {
+    "a product as a sum over what it reads": (changed_slice, r"\bfmul\b", "fadd"),
+    "what is kept is shifted": (changed_slice, r"(getelementptr float, ptr %buffer0, i64) (%\S+)", r"\1 4 ;\2"),
+}  # fmt: skip
+IN_PIECES: dict[str, tuple[Callable[[], Tensor], str, str]] = {
+    "each piece begins at 0": (tripled_sums, r"phi i64 \[ %first,", "phi i64 [ 0,"),
+    "each piece goes on to the end": (tripled_sums, rf"{_COUNTER}, %last", r"icmp slt i64 \1, 64"),
+    "an item too many of each piece": (tripled_sums, rf"{_COUNTER}, %last", r"icmp sle i64 \1, %last"),
+}  # fmt: skip
+
+
 def _printing(monkeypatch: pytest.MonkeyPatch, pattern: str, instead: str) -> list[str]:
     """Lets the printer of the CPU print something else; the texts that have changed."""
     backend, changed = Device["CPU"], list[str]()
@@ -86,17 +123,24 @@ def _printing(monkeypatch: pytest.MonkeyPatch, pattern: str, instead: str) -> li
     return changed
 
 
-@pytest.mark.parametrize("name", [*PRINTED, *OF_MASKS])
+ALL = {**PRINTED, **OF_MASKS, **OF_VARIABLES, **OVER_INPUTS, **IN_PIECES}
+
+
+def _choices(name: str) -> str:
+    return "threads=on" if name in IN_PIECES else ""
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_what_a_printer_gets_wrong_is_found(
     name: str, check: ValueChecker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mask of one too many stores a number behind the memory of the result, which nothing else shows."""
-    program, pattern, instead = {**PRINTED, **OF_MASKS}[name]
+    program, pattern, instead = ALL[name]
     with Context(CHECK=2):
         right = program()
     changed = _printing(monkeypatch, pattern, instead)
     try:
-        with Context(CHECK=2), pytest.raises(CheckError, match="as it ran"):
+        with Context(CHECK=2, CHOICES=_choices(name)), pytest.raises(CheckError, match="as it ran"):
             right.realize()
     finally:
         if name in OF_MASKS and not changed:
@@ -168,19 +212,38 @@ def test_memory_begins_where_vectors_are_aligned_and_where_they_are_not(
     assert seen == {0, 12}
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize("name", [*PRINTED, *OF_VARIABLES, *OVER_INPUTS, *IN_PIECES])
 def test_what_is_printed_right_passes(name: str, check: ValueChecker) -> None:
-    with Context(CHECK=2):
-        PRINTED[name][0]().realize()
+    with Context(CHECK=2, CHOICES=_choices(name)):
+        ALL[name][0]().realize()
+    assert not check.total.not_checked.keys() - {"sizes of a plan are variables"}
     assert check.total.runs >= 2
     assert str(check.total.runs) + " runs" in str(check.total)
 
 
-def test_kernels_of_much_memory_or_variable_size_are_not_run(check: ValueChecker) -> None:
+def test_kernels_of_much_memory_are_not_run(check: ValueChecker) -> None:
     with Context(CHECK=2):
         (data("float32", launched.MOST_ELEMENTS) + 1).realize()
     assert not check.total.runs
     assert check.total.not_checked["not run: much memory"] == 1
+
+
+def test_pieces_take_every_item_once_in_an_order_of_their_own() -> None:
+    seen = [list(pieces.pieces(50, seed)) for seed in range(9)]
+    for found in seen:
+        items = [item for first, end in found for item in range(first, end)]
+        assert sorted(items) == [*range(50)] and all(first < end for first, end in found)
+        assert any(end - first == 1 for first, end in found)
+    assert any(items != sorted(items) for items in seen) and list(pieces.pieces(1, 0)) == [(0, 1)]
+
+
+def test_a_piece_that_writes_to_what_belongs_to_others_is_found() -> None:
+    before = numpy.zeros(40, numpy.uint8)
+    after = before.copy()
+    after[8:12] = 1
+    assert pieces.changed_outside(before, after, 4, 2, 3) is None
+    assert pieces.changed_outside(before, after, 4, 0, 2) == 8
+    assert pieces.changed_outside(before, after, 4, 3, 9) == 8
 
 
 @pytest.mark.parametrize("dtype", [*dtypes.all, *dtypes.fp8s], ids=str)

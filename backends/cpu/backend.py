@@ -91,18 +91,26 @@ class CpuBackend(Generator):
         """Kernels have run when their launch returns."""
 
 
-class _DirectLaunch:
-    """Runs a kernel in the calling thread. `library` is unloaded with the last launch that holds it."""
-
-    shares = False
+class _Launch:
+    """A kernel of this process. `library` is unloaded with the last launch that holds it."""
 
     def __init__(self, library: Any, source: Source) -> None:
-        self._library, address = library, library[ENTRY]
+        self._library, self.address = library, library[ENTRY]
         self.source, self.flops = source, source.cost_flops
         is_brief = self.flops < BRIEF_FLOPS
-        self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(address)
+        self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(self.address)
         self._table = ctypes.c_void_p * len(source.params)
-        self.address, self.size = address, source.thread_size or 1
+        self.size = source.thread_size or 1
+
+    def piece(self, buffers: Sequence[Block], first: int, end: int) -> None:
+        """The items of the THREAD range from `first` on and before `end`, in the calling thread."""
+        self._call(self._table(*[block.address for block in buffers]), first, end)
+
+
+class _DirectLaunch(_Launch):
+    """Runs a kernel in the calling thread."""
+
+    shares = False
 
     def __call__(self, buffers: Sequence[Block]) -> None:
         self._call(self._table(*[block.address for block in buffers]), 0, self.size)
@@ -131,16 +139,14 @@ class _Bound:
         self._call()
 
 
-class _ParallelLaunch:
+class _ParallelLaunch(_Launch):
     """Shares the THREAD range of a kernel out over the threads."""
 
     shares = True
 
     def __init__(self, threads: ThreadPool, library: Any, source: Source) -> None:
-        self._threads, self._library, self.address = threads, library, library[ENTRY]
-        self._table = ctypes.c_void_p * len(source.params)
-        self.size = source.thread_size or 1
-        self.source, self.flops = source, source.cost_flops
+        super().__init__(library, source)
+        self._threads = threads
 
     def __call__(self, buffers: Sequence[Block]) -> None:
         table = self._table(*[block.address for block in buffers])

@@ -11,20 +11,17 @@ whole numbers. So all elements are compared where there are few, and in memory o
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from itertools import product
 from math import prod
 
 import numpy
 
-from proofgrad.core.compile.plan.plan import Kernel
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.sampled import launched
 from proofgrad.verify.sampled.arithmetic import Values
 from proofgrad.verify.sampled.expected import CheckError, compare, drawn, expected_elements
 from proofgrad.verify.sampled.freedom import Estimate
 from proofgrad.verify.sampled.inputs import CORNERS, ENDS, KINDS, MIXED, WHOLE
-from proofgrad.verify.sampled.parts import Part
 from proofgrad.verify.sampled.tensor import Budget, OverBudgetError, values_of_one
 
 # About so many values are computed for a kernel and a kind of memory, of so many elements at least and at most.
@@ -39,39 +36,33 @@ SMALL, DRAWS = 1 << 20, 8
 KINDS_OF_LARGE = (MIXED, ENDS, WHOLE)
 
 
-def compare_runs(nodes: Sequence[UOp], kernels: Sequence[Kernel], parts: Sequence[Part]) -> int:
+def compare_runs(made: launched.Made) -> int:
     """Run the kernels of a body in memory of each kind, and compare what they leave; the number of runs.
 
     Raises: CheckError, OverBudgetError, DeviceError.
     """
-    memory, each = launched.elements_of(nodes, parts), values_of_one(nodes)
+    memory, each = made.elements, values_of_one(made.nodes)
     count = max(LEAST, min(MOST, VALUES // each))
-    whole = memory + each * prod(nodes[-1].src[0].shape)
+    whole = memory + each * prod(made.nodes[-1].src[0].shape)
     kinds = range(KINDS) if memory <= SMALL else KINDS_OF_LARGE
     draws = max(1, min(DRAWS, VALUES // (KINDS * whole)))
     runs = [*product(kinds, range(draws)), *product((CORNERS, ENDS), range(draws, DRAWS))]
     for kind, seed in runs:
-        _compare_run(nodes, kernels, parts, kind, seed, count)
+        number = kind + seed
+        way = launched.Way(kind, seed, is_moved=number % 2 > 0, is_cut=number % 4 > 1)
+        _compare_run(made, way, count)
     return len(runs)
 
 
-def _compare_run(
-    nodes: Sequence[UOp],
-    kernels: Sequence[Kernel],
-    parts: Sequence[Part],
-    kind: int,
-    seed: int,
-    count: int,
-) -> None:
-    name, value = kernels[-1].name, nodes[-1].src[0]
-    is_moved = (kind + seed) % 2 > 0
+def _compare_run(made: launched.Made, way: launched.Way, count: int) -> None:
+    name, value = made.kernels[-1].name, made.nodes[-1].src[0]
+    stage = "as it ran" + "".join([f", {variable} = {n}" for variable, n in made.values.items()])
     try:
-        draw = functools.partial(drawn, seed=seed)
-        found = launched.results(nodes, kernels, parts, draw, kind, is_moved)
+        found = launched.results(made, functools.partial(drawn, seed=way.seed), way)
     except launched.WrittenElsewhere as error:
-        raise CheckError(name, "as it ran", str(error)) from None
-    where, expected = _expected(nodes[-1], count, kind, seed)
-    compare(name, "as it ran", value.dtype, value.shape, where, expected, found[where])
+        raise CheckError(name, stage, str(error)) from None
+    where, expected = _expected(made.nodes[-1], count, way.kind, way.seed)
+    compare(name, stage, value.dtype, value.shape, where, expected, found[where])
 
 
 def _expected(body: UOp, count: int, kind: int, seed: int) -> tuple[Values, Estimate]:

@@ -289,16 +289,18 @@ class ValueChecker:
         return points
 
     def _run(self, body: UOp, kernels: Sequence[Kernel]) -> None:
-        """Run kernels on drawn memory, and compare what they leave. Raises: CheckError, OverBudgetError."""
-        nodes = toposort((body,))
+        """Run kernels on drawn memory, at some values of variables, and compare what they leave.
+
+        Raises: CheckError, OverBudgetError.
+        """
         linear = [k.source.program for k in kernels if k.source.program is not None]
-        parts = _parts(nodes, linear, [kernel.slots for kernel in kernels])
-        if variables_of([body, *linear]):
-            self.total.not_checked["not run: a kernel of variable size"] += 1
-        elif not launched.is_small(nodes, parts):
-            self.total.not_checked["not run: much memory"] += 1
-        elif prod(body.src[0].shape):
-            self.total.runs += compare_runs(nodes, kernels, parts)
+        for values in some_assignments(variables_of([body, *linear])):
+            made = _made(body, kernels, linear, values)
+            if not made.is_small:
+                self.total.not_checked["not run: much memory"] += 1
+                return
+            if prod(made.nodes[-1].src[0].shape):
+                self.total.runs += compare_runs(made)
 
     def _points_of_numbers(
         self,
@@ -398,6 +400,21 @@ def _parts(nodes: Sequence[UOp], linear: Sequence[UOp], slots: Sequence[Any]) ->
         memory[part.written] = part
         parts.append(part)
     return parts
+
+
+def _made(
+    body: UOp, kernels: Sequence[Kernel], linear: Sequence[UOp], values: Mapping[str, int]
+) -> launched.Made:
+    """A body and its kernels with numbers in place of variables."""
+    slots = [kernel.slots for kernel in kernels]
+    if not values:
+        nodes = toposort((body,))
+        return launched.Made(nodes, kernels, _parts(nodes, linear, slots))
+    nodes = toposort((at_values(body, values),))
+    numbered = [at_values(p, values, _variable_slots(k)) for p, k in zip(linear, kernels)]
+    parts = _parts(nodes, numbered, slots)
+    parts[-1].elements = prod(nodes[-1].src[0].shape)  # of memory for the greatest size
+    return launched.Made(nodes, kernels, parts, values)
 
 
 def _variable_slots(kernel: Kernel) -> dict[int, str]:

@@ -1,15 +1,15 @@
 """CHECK=2: kernels as the machine runs them, on drawn memory.
 
 Owns: the memory of a run, its bytes, the launches. Does not own: what is expected of the results, errors
-(sampled/kernels.py), what is drawn (sampled/inputs.py).
+(sampled/kernels.py), what is drawn (sampled/inputs.py), pieces of loops (sampled/pieces.py).
 
 This is the one look at what comes after Linear: printers, LLVM and drivers. It knows nothing of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -22,6 +22,7 @@ from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.sampled.arithmetic import Values, kept_as
 from proofgrad.verify.sampled.parts import Part
+from proofgrad.verify.sampled.pieces import can_be_cut, run_in_pieces
 
 # Elements of all memory that a kernel is run on; one of more is not run.
 MOST_ELEMENTS = 1 << 21
@@ -40,6 +41,38 @@ class WrittenElsewhere(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """The nodes of a body, its kernels and what each writes; `values`: of the variables, in place of which the nodes have numbers."""
+
+    nodes: Sequence[UOp]
+    kernels: Sequence[Kernel]
+    parts: Sequence[Part]
+    values: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def elements(self) -> int:
+        """Of all memory that the body and its kernels have."""
+        given = [node.arg[1] for node in self.nodes if node.op is PARAM]
+        return sum(given + [part.memory.arg[1] for part in self.parts])
+
+    @property
+    def is_small(self) -> bool:
+        """Whether they have so little memory that they may be run."""
+        return self.elements <= MOST_ELEMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How kernels are run. `is_moved`: memory begins where vectors are not aligned, if the machine takes such memory.
+    `is_cut`: what threads share is run in pieces, if the machine can."""
+
+    kind: int
+    seed: int = 0
+    is_moved: bool = False
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Placed:
     """Bytes as they were before a run, with what lies around them, and where they are on the machine."""
 
@@ -52,10 +85,18 @@ class _Placed:
         """What a kernel is given."""
         return backend.part(self.handle, self.first) if self.first else self.handle
 
-    def after(self, backend: Any, written: int) -> Values:
-        """The first bytes, which may be others now. Raises: WrittenElsewhere if one of the rest is."""
+    def now(self, backend: Any) -> Values:
+        """The bytes of the memory itself, as they are."""
+        return self._all(backend)[self.first : -_BEHIND]
+
+    def _all(self, backend: Any) -> Values:
         found = numpy.empty_like(self.before)
         backend.copyout(memoryview(found), self.handle)
+        return found
+
+    def after(self, backend: Any, written: int) -> Values:
+        """The first bytes, which may be others now. Raises: WrittenElsewhere if one of the rest is."""
+        found = self._all(backend)
         changed = numpy.flatnonzero(found != self.before) - self.first
         changed = changed[(changed < 0) | (changed >= written)]
         if len(changed):
@@ -71,56 +112,66 @@ class _Placed:
         return f"it wrote {byte - size} bytes behind the {size} bytes of parameter {self.slot}"
 
 
-def elements_of(nodes: Sequence[UOp], parts: Sequence[Part]) -> int:
-    """Of all memory that a body and its kernels have."""
-    return sum([node.arg[1] for node in nodes if node.op is PARAM] + [part.size for part in parts])
-
-
-def is_small(nodes: Sequence[UOp], parts: Sequence[Part]) -> bool:
-    """Whether a body and its kernels have so little memory that they may be run."""
-    return elements_of(nodes, parts) <= MOST_ELEMENTS
-
-
-def results(
-    nodes: Sequence[UOp],
-    kernels: Sequence[Kernel],
-    parts: Sequence[Part],
-    draw: Draw,
-    kind: int,
-    is_moved: bool = False,
-) -> Values:
-    """What kernels leave in the memory of a body's result, run once in memory of a kind.
-
-    `is_moved`: it begins where vectors are not aligned, if the machine takes such memory. Raises: DeviceError, WrittenElsewhere.
-    """
-    backend = kernels[-1].backend
-
-    def placed(slot: int, data: Values, size_bytes: int, around: int) -> _Placed:
-        first = _BEFORE + (_FURTHER * size_bytes if is_moved else 0)
-        first = first if backend.target.has_parts else 0
-        sides = [numpy.full(count, around, numpy.uint8) for count in (first, _BEHIND)]
-        whole: Values = numpy.concatenate([sides[0], data, sides[1]])
-        handle = backend.alloc(whole.nbytes)
-        backend.copyin(handle, memoryview(whole))
-        return _Placed(slot, whole, first, handle)
-
-    memory: dict[int, _Placed] = {}
-    for node in nodes:
+def results(made: Made, draw: Draw, way: Way) -> Values:
+    """What kernels leave in the memory of a body's result, run once. Raises: DeviceError, WrittenElsewhere."""
+    backend, memory = made.kernels[-1].backend, _Memory(made.kernels[-1].backend, way.is_moved)
+    for node in made.nodes:
         if node.op is PARAM:
             slot, index = node.arg[0], numpy.arange(node.arg[1])
-            values = draw(slot, node.dtype, index, numpy.full(index.shape, kind))
+            values = draw(slot, node.dtype, index, numpy.full(index.shape, way.kind))
             data = _as_bytes(values, node.dtype)
-            memory[slot] = placed(slot, data, node.dtype.itemsize, _BEHIND_READ)
-    for kernel, part in zip(kernels, parts):
-        if part.written not in memory:
+            memory.place(slot, data, node.dtype.itemsize, _BEHIND_READ)
+    for kernel, part in zip(made.kernels, made.parts):
+        if part.written not in memory.placed:
             size_bytes = part.dtype.itemsize
-            unwritten = numpy.full(part.size * size_bytes, _UNWRITTEN, numpy.uint8)
-            memory[part.written] = placed(part.written, unwritten, size_bytes, _BEHIND_WRITTEN)
-        kernel.ready()([memory[slot].of_launch(backend) for slot in kernel.slots])
+            unwritten = numpy.full(part.memory.arg[1] * size_bytes, _UNWRITTEN, numpy.uint8)
+            memory.place(part.written, unwritten, size_bytes, _BEHIND_WRITTEN)
+        for slot, name in kernel.variables.items():
+            memory.place_number(slot, made.values[name])
+        _launch(kernel, memory, way)
     backend.synchronize()
-    sizes = {part.written: part.size * part.dtype.itemsize for part in parts}
-    found = {slot: each.after(backend, sizes.get(slot, 0)) for slot, each in memory.items()}
-    return _as_values(found[parts[-1].written], parts[-1].dtype)
+    sizes = {part.written: part.size * part.dtype.itemsize for part in made.parts}
+    found = {slot: each.after(backend, sizes.get(slot, 0)) for slot, each in memory.placed.items()}
+    return _as_values(found[made.parts[-1].written], made.parts[-1].dtype)
+
+
+def _launch(kernel: Kernel, memory: _Memory, way: Way) -> None:
+    launch: Any = kernel.ready()
+    handles = [memory.placed[slot].of_launch(kernel.backend) for slot in kernel.slots]
+    if not (way.is_cut and can_be_cut(kernel.source, launch)):
+        launch(handles)
+        return
+    wrong = run_in_pieces(
+        kernel.source,
+        lambda first, end: launch.piece(handles, first, end),
+        lambda: memory.placed[kernel.slots[0]].now(kernel.backend),
+        way.kind + way.seed,
+    )
+    if wrong:
+        raise WrittenElsewhere(f"{wrong}, of parameter {kernel.slots[0]}")
+
+
+class _Memory:
+    """What kernels are given, by slot of the body."""
+
+    def __init__(self, backend: Any, is_moved: bool) -> None:
+        self.placed: dict[int, _Placed] = {}
+        self._backend, self._further = backend, _FURTHER if is_moved else 0
+
+    def place(self, slot: int, data: Values, size_bytes: int, around: int) -> None:
+        """Bytes of elements of a size, with what lies around them."""
+        first = _BEFORE + self._further * size_bytes if self._further else 0
+        first = first if self._backend.target.has_parts else 0
+        sides = [numpy.full(count, around, numpy.uint8) for count in (first, _BEHIND)]
+        whole: Values = numpy.concatenate([sides[0], data, sides[1]])
+        handle = self._backend.alloc(whole.nbytes)
+        self._backend.copyin(handle, memoryview(whole))
+        self.placed[slot] = _Placed(slot, whole, first, handle)
+
+    def place_number(self, slot: int, value: int) -> None:
+        """The value of a variable."""
+        data = numpy.frombuffer(value.to_bytes(8, "little", signed=True), numpy.uint8)
+        self.place(slot, data, 0, _BEHIND_READ)
 
 
 def _as_bytes(values: Values, dtype: DType) -> Values:

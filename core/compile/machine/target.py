@@ -235,7 +235,8 @@ class Binary:
 class Launch(Protocol):
     """A loaded kernel. Called with one buffer handle per slot; may return before it has run.
 
-    It may have `bound(written)`: the same launch for one buffer that it writes, as a function of those that it reads.
+    It may have `bound(written)`: the same launch for one buffer that it writes, as a function of those that it reads; and, where
+    threads share the items of a loop out, `piece(buffers, first, end)`: those from `first` on and before `end` alone.
     """
 
     def __call__(self, buffers: Sequence[Any]) -> None: ...
