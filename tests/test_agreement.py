@@ -127,6 +127,15 @@ def test_a_wrong_cotangent_is_refused() -> None:
 # -- what instances are ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("domain", ["finite", "nsz", "int"])
+def test_a_law_of_integers_is_run_in_each_class_that_it_names(domain: str) -> None:
+    """No float has to be finite where there is none: that was an IndexError."""
+    found = agreed("t (A in int): cast(x: A, A) + 0 => x", domain)
+    assert found.instances and found.points and not found.difference
+    wrong = agreed("t (A in int): cast(x: A, A) + 1 => x", domain)
+    assert "left = 1, right = 0" in wrong.difference
+
+
 def test_each_part_of_a_left_side_is_exchanged_for_another() -> None:
     (rule,) = rules_of("ruleset t over index\nrule t: x // c * c + x % 2 => x\n")
     case, about = used_cases(rule)[0], About(rule)

@@ -139,6 +139,8 @@ def _allowed(case: Case, node: UOp, values: Values) -> list[bool] | None:
     if case.domain not in ("finite", "real"):
         return None
     floats = [n for n in node.toposort() if n.dtype.is_float and n.op not in _ARE_POSITIONS]
+    if not floats:  # a law of integers that names this class
+        return None
     columns = [values.of(n) for n in floats]
     is_allowed = math.isfinite if case.domain == "finite" else _is_moderate
     return [all(map(is_allowed, row)) for row in zip(*columns)]
