@@ -22,7 +22,7 @@ from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.sampled.arithmetic import Values, kept_as
 from proofgrad.verify.sampled.parts import Part
-from proofgrad.verify.sampled.pieces import can_be_cut, run_in_pieces
+from proofgrad.verify.sampled.pieces import run_in_pieces
 
 # Elements of all memory that a kernel is run on; one of more is not run.
 MOST_ELEMENTS = 1 << 21
@@ -137,12 +137,14 @@ def results(made: Made, draw: Draw, way: Way) -> Values:
 
 def _launch(kernel: Kernel, memory: _Memory, way: Way) -> None:
     launch: Any = kernel.ready()
+    size, own = kernel.source.thread_size or 1, kernel.source.own_bytes
     handles = [memory.placed[slot].of_launch(kernel.backend) for slot in kernel.slots]
-    if not (way.is_cut and can_be_cut(kernel.source, launch)):
+    if not way.is_cut or size == 1 or not hasattr(launch, "piece"):
         launch(handles)
         return
     wrong = run_in_pieces(
-        kernel.source,
+        size,
+        own[0] if own else 0,
         lambda first, end: launch.piece(handles, first, end),
         lambda: memory.placed[kernel.slots[0]].now(kernel.backend),
         way.kind + way.seed,

@@ -13,15 +13,9 @@ from itertools import pairwise
 
 import numpy
 
-from proofgrad.core.compile.machine.target import Source
 from proofgrad.verify.sampled.arithmetic import Values
 
 MOST_CUTS = 4
-
-
-def can_be_cut(source: Source, launch: object) -> bool:
-    """Whether the loop of a loaded kernel may be run in pieces."""
-    return (source.thread_size or 1) > 1 and hasattr(launch, "piece")
 
 
 def pieces(size: int, seed: int) -> Iterator[tuple[int, int]]:
@@ -41,12 +35,14 @@ def changed_outside(before: Values, after: Values, own: int, first: int, end: in
 
 
 def run_in_pieces(
-    source: Source, piece: Callable[[int, int], None], written: Callable[[], Values], seed: int
+    size: int, own: int, piece: Callable[[int, int], None], written: Callable[[], Values], seed: int
 ) -> str:
-    """Run all pieces; what one of them did to memory of others, or nothing. `written`: the bytes that are there."""
-    own = source.own_bytes[0] if source.own_bytes else 0
+    """Run all pieces of so many items; what one of them did to memory of others, or nothing.
+
+    `own`: bytes that each item has to itself, or 0. `written`: the bytes that are there.
+    """
     before = written() if own else None
-    for first, end in pieces(source.thread_size or 1, seed):
+    for first, end in pieces(size, seed):
         piece(first, end)
         if before is not None:
             after = written()

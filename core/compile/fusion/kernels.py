@@ -92,7 +92,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             and node in leads_to_reduction
             and is_read_often(node, consumers, target)
         ):
-            work.store(as_it_is_multiplied(node, consumers, target))
+            work.store(_as_far_as_shown(as_it_is_multiplied(node, consumers, target), consumers))
         if (
             node.op is Ops.RESHAPE
             and not target.work_items
@@ -327,7 +327,20 @@ class _Work:
 
 
 def _below_movement(node: UOp, stored: set[UOp]) -> UOp:
-    """What `node` shows through movement operations, or a view of it that has a buffer already."""
+    """What `node` shows through movement operations, or a view of it that has a buffer already, or as much of it as a variable says."""
     while node.op in _TRANSPARENT and node.op not in (Ops.PAD, Ops.SKEW) and node not in stored:
+        if _is_cut_by_variable(node):
+            break
         node = node.src[0]
     return node
+
+
+def _as_far_as_shown(node: UOp, consumers: dict[UOp, list[UOp]]) -> UOp:
+    """A value, or what a variable leaves of it for the one that reads it."""
+    (only, *others) = consumers[node]
+    return only if not others and _is_cut_by_variable(only) else node
+
+
+def _is_cut_by_variable(node: UOp) -> bool:
+    """Whether a variable says how much of a value is shown: all of it would be computed for its largest value."""
+    return node.op is Ops.SHRINK and not is_plain(node.shape) and is_plain(node.src[0].shape)

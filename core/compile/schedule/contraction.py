@@ -20,6 +20,7 @@ from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Ti
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import PRODUCTS, is_masked
+from proofgrad.core.compile.schedule.ended_loops import ended_by_variables
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
@@ -69,6 +70,7 @@ class Contraction:
     is_transposed: bool = False  # but rows do: they are transposed in registers, some at a time
     blocks: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
     beside: tuple[UOp, ...] = ()  # of the others those along which results of one line lie
+    ended: frozenset[UOp] = frozenset()  # loops that a variable may end early
 
     @cached_property
     def row_count(self) -> int:
@@ -115,6 +117,16 @@ class Contraction:
     def row_steps(self) -> list[int | None]:
         """How far each load of the rows' operand moves with `rows`."""
         return load_steps(self.row_factor, self.rows)
+
+    @cached_property
+    def has_ended_rows(self) -> bool:
+        """Whether a variable says how many rows there are, or how long the sum is: a table of them would be filled for its largest value."""
+        return not self.ended.isdisjoint(loops_of(self.row_factor))
+
+    @cached_property
+    def has_ended_columns(self) -> bool:
+        """The same of columns."""
+        return not self.ended.isdisjoint(loops_of(self.column_factor))
 
     @cached_property
     def has_masked_rows(self) -> bool:
@@ -331,6 +343,7 @@ def contractions(
         return []
     free = loops_below(kernel)
     outputs = output_loops(kernel)
+    ended = ended_by_variables(position, reduction)
     found: list[Contraction] = []
     for one, other in (term.src, term.src[::-1]):
         rows = [x for x in outputs if x in free[one] and x not in free[other]]
@@ -343,7 +356,7 @@ def contractions(
             is_transposed = is_apart and coefficient(position.src[1], row) == 1
             across = (row, column, one, other, others, is_apart, is_transposed, tuple(blocks))
             beside = _in_a_line(position, row, column, others, target)
-            found.append(Contraction(reduction, *across, beside))
+            found.append(Contraction(reduction, *across, beside, ended))
     least = 1 if override.tiled else WORTH_MULTIPLICATIONS
     return [
         c

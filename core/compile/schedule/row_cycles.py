@@ -33,7 +33,12 @@ def cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> flo
 
 
 def rows_may_be_a_table(contraction: Contraction, tile: Tile, target: Target) -> bool:
-    """Whether enough tiles read the same rows, which are computed, or do not stay in the first cache as they lie."""
+    """Whether enough tiles read the same rows, which are computed, or do not stay in the first cache as they lie.
+
+    Not where a variable says how many rows there are, for a table of the largest number of them would be filled.
+    """
+    if contraction.has_ended_rows:
+        return False
     is_far = contraction.rows_are_computed or not lie_near(contraction, tile, target.first_cache)
     readers = readers_worth_a_table(contraction, target)
     is_read = contraction.readers_of_rows(tile) >= readers

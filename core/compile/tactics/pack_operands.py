@@ -164,7 +164,12 @@ def _along_memory(fill: LoopNest, numbers: list[int]) -> LoopNest:
 
 
 def _with_neighbours(nest: LoopNest, contraction: Contraction, filling: list[LoopNest]) -> LoopNest:
-    """Memory that columns read in steps of a few elements, copied so that they read neighbours."""
+    """Memory that columns read in steps of a few elements, copied so that they read neighbours.
+
+    Not where a variable says how many columns there are, for all of the memory would be copied.
+    """
+    if contraction.has_ended_columns:
+        return nest
     columns = contraction.columns
     for load in [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]:
         step = coefficient(load.src[0].src[1], columns)
