@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import proofgrad
-from proofgrad import Tensor
+from proofgrad import Device, Tensor
 from proofgrad.core import settings
 from proofgrad.core.rewrite.rule import LOOSE_CLASSES
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -159,13 +159,14 @@ def test_a_loose_law_is_named_by_explain(
 
 
 def test_contraction_rounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the processor has an instruction for it; a product and a sum round twice."""
     def product_and_sum() -> float:
         x = Tensor([1.0 + 2.0**-12])
         return float((x * x + -(1.0 + 2.0**-11)).item())
 
     assert product_and_sum() == 0.0
     ask_for(monkeypatch, "real")
-    assert product_and_sum() == 2.0**-24
+    assert product_and_sum() == (2.0**-24 if Device[Device.DEFAULT].target.has_fma else 0.0)
 
 
 def test_loose_laws_are_counted_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_K06_noopt_turns_choices_and_algebra_off() -> None:
     x = Tensor([[1, 2, 3], [4, 5, 6]]).realize()
     plain = debug_text(3, lambda: (x * 1 + 0 + 5).realize(), NOOPT="1")
     tuned = debug_text(3, lambda: (x * 1 + 0 + 6).realize())
-    assert re.search(r"\bmul\b", plain) and not re.search(r"= mul <|= mul i32", tuned)
+    assert "%i1_loop" in plain and "%i1_loop" not in tuned  # rows and columns, or one loop of both
 
 
 @differs("D-13", "colours mark how an axis runs, as in tinygrad's code, not operations")
