@@ -160,6 +160,7 @@ def test_a_loose_law_is_named_by_explain(
 
 def test_contraction_rounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the processor has an instruction for it; a product and a sum round twice."""
+
     def product_and_sum() -> float:
         x = Tensor([1.0 + 2.0**-12])
         return float((x * x + -(1.0 + 2.0**-11)).item())

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from proofgrad import Context, JitError, ShapeError, Tensor, TinyJit, Variable, dtypes, nn
+from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -356,6 +357,17 @@ def test_one_compile_serves_all_values() -> None:
         assert (x[: n.bind(number)].softmax(0) @ x[:4]).numpy().shape == (number, 4)
         compiled.append(compiler().kernels_compiled - before)
     assert compiled[0] > 0 and compiled[1:] == [0, 0, 0]
+
+
+def test_kernels_that_are_held_no_more_were_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long run makes more than a process holds: what is put in then takes the place of another one."""
+    for name, value in (("_kernels", KnownKernels(2)), ("_plans", {})):
+        monkeypatch.setattr(compiler(), name, value)
+    counts = []
+    for columns in (11, 12, 13, 14, 15):
+        (Tensor(np.ones((3, columns), np.float32)).realize().T + 1).sum(1).realize()
+        counts.append(compiler().kernels_compiled)
+    assert counts == [1, 2, 3, 4, 5] and len(compiler()._kernels.by_body) == 2
 
 
 def test_one_variable_with_several_values_in_one_computation() -> None:

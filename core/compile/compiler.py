@@ -106,8 +106,8 @@ class Compiler:
 
     @property
     def kernels_compiled(self) -> int:
-        """How many kernels the cache of this process holds, for all bodies and devices."""
-        return sum(len(kernels) for kernels in self._kernels.by_body.values())
+        """How many kernels this process has made, for all bodies and devices, also those that it holds no more."""
+        return self._kernels.made
 
     @property
     def epoch(self) -> object:
@@ -222,7 +222,7 @@ class Compiler:
         journal = self.library.journal
         made = make_in_copies(tasks, count, kernels_of, self._backend, journal, progress.done)
         for task, kernels in made.items():
-            self._kernels.by_body[self._key(*task)] = kernels
+            self._kernels.put(self._key(*task), kernels)
 
     def _is_new(self, body: UOp, device: str) -> bool:
         """Whether kernels are to be made that copies of the process can make."""
@@ -248,7 +248,8 @@ class Compiler:
         key = self._key(body, device)
         made = self._kernels.by_body.get(key)
         if made is None:
-            made = self._kernels.by_body[key] = self._shared(body, device, background, known)
+            made = self._shared(body, device, background, known)
+            self._kernels.put(key, made)
         return made
 
     def _key(self, body: UOp, device: str) -> tuple[Any, ...]:

@@ -22,6 +22,12 @@ class KnownKernels:
     def __init__(self, most: int) -> None:
         self.by_body: Kernels = Newest(most)
         self.by_terms: Kernels = Newest(most)
+        self.made = 0  # kernels that were put in, also those that are gone
+
+    def put(self, key: tuple[Any, ...], kernels: tuple[Kernel, ...]) -> None:
+        """Keep the kernels of a body that was not known, or is no more."""
+        self.by_body[key] = kernels
+        self.made += len(kernels)
 
     def clear(self) -> None:
         """Drop them all."""
