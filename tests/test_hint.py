@@ -124,6 +124,12 @@ def test_another_domain_is_a_hint(line: str, domain: str, other: str) -> None:
     assert hint(verdict(line, domain)) == f"{FOUND}over {other}"
 
 
+def test_conditions_that_leave_one_value_are_no_hint() -> None:
+    """Where x <= c and c <= x, as was hinted at, a rule about c + y would do."""
+    result = verdict("rule a: (x + y) % c => x % c + y % c where c > 0", "index")
+    assert hint(result).startswith("with none of the conditions")
+
+
 def test_no_condition_makes_it_right() -> None:
     assert hint(verdict("rule a: x * 0.0 => 1.0", "float32")).startswith(
         "with none of the conditions"

@@ -23,6 +23,7 @@ from proofgrad.verify.audit.operations import missing_from_all
 from proofgrad.verify.commands import json_lines
 from proofgrad.verify.dsl.files import decoded, parse_whole, read_source
 from proofgrad.verify.explain.counterexample import explain
+from proofgrad.verify.explain.forestalled import forestalled
 from proofgrad.verify.explain.hint import SECONDS as HINT_SECONDS
 from proofgrad.verify.explain.hint import hint
 from proofgrad.verify.prove.ledger import (
@@ -170,12 +171,29 @@ def prove_files(
             if not as_json:
                 _print_failures(wrong, until)
                 _print_undecided(path, wrong, seconds)
+                _print_forestalled(path, rules)
             failed = failed or bool(wrong)
             _parse(source, str(path))  # true rules must also come to an end
         except (OSError, ValueError) as error:
-            json_lines.print_mistakes(path, error) if as_json else print(error)
+            json_lines.print_mistakes(path, error) if as_json else print(_told(path, error))
             failed = True
     return 1 if failed else 0
+
+
+def _told(path: Path, error: Exception) -> str:
+    """A mistake; where the name of a rule set or of a rule was given for that of a file, with the file."""
+    name = path.name.partition(".")[0]
+    if path.exists() or name not in library_names():
+        return str(error)
+    return f"{error}; the rule set {name} of the library is the file {rule_file(name)}"
+
+
+def _print_forestalled(path: Path, rules: Sequence[Rule]) -> None:
+    for rule, earlier in forestalled(rules):
+        print(
+            f"{path}:{rule.line}: rule {rule.name!r} never fires: rule {earlier.name!r} of line"
+            f" {earlier.line} takes all that it matches; put the more special one first, or leave it out"
+        )
 
 
 def prove_file(path: Path, jobs: int | None = None) -> list[Result]:

@@ -136,8 +136,15 @@ def find_repair(case: Case, outcome: Outcome) -> Repair | None:
     if found is None:
         found = next((r for r in _domains(rule) if _is_admitted(r.of(rule))), None)
     if found is None:
-        found = search.first([_both(a, b) for a, b in combinations(single, 2)])
+        pairs = combinations(single, 2)
+        found = search.first([_both(a, b) for a, b in pairs if not _are_equality(a, b)])
     return found
+
+
+def _are_equality(a: Repair, b: Repair) -> bool:
+    """Whether two conditions, as x <= c and c <= x, leave one value: with it another rule would be right, and not this one."""
+    ends = [repair.text.removeprefix("where ").split(" <= ") for repair in (a, b)]
+    return len(ends[0]) == 2 and ends[0] == ends[1][::-1]
 
 
 # -- the search ----------------------------------------------------------------------------------
