@@ -123,3 +123,11 @@ def test_emulated_gpu_is_never_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not ptx.PTXBackend(Driver(emulated)).target.is_tuned
     monkeypatch.setattr(EmulatedDriver, "is_emulated", False)
     assert ptx.PTXBackend(Driver(emulated)).target.is_tuned
+
+
+def test_a_tuple_of_one_device_is_that_device() -> None:
+    names = (Device.DEFAULT,)
+    there = Tensor([1.0], device=names) + Tensor.zeros(1, device=names)  # type: ignore[arg-type]
+    assert there.device == Device.DEFAULT and there.to(names).uop is there.uop  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match=r"one device, and \('CPU', 'CPU'\) are 2"):
+        Tensor([1.0], device=("CPU", "CPU"))  # type: ignore[arg-type]

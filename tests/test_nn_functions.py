@@ -204,3 +204,22 @@ def test_types_of_numpy_name_types(given: Any) -> None:
     assert Tensor([1, 0], dtype=given).numpy().dtype == np.dtype(given)
     with pytest.raises(TypeError):
         Tensor([1], dtype=np.complex64)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("ignored", [None, 0, 2])
+def test_nll_loss_of_one_example_is_torchs(reduction: str, ignored: int | None) -> None:
+    torch = pytest.importorskip("torch")
+    scores, weight = [-0.5, -1.25, -2.0], [0.5, 2.0, 3.0]
+    x = Tensor(scores, requires_grad=True)
+    y = torch.tensor(scores, requires_grad=True)
+    options = {"reduction": reduction} | ({} if ignored is None else {"ignore_index": ignored})
+    found = x.nll_loss(Tensor(2), weight=Tensor(weight), **options)
+    want = torch.nn.functional.nll_loss(y, torch.tensor(2), weight=torch.tensor(weight), **options)
+    assert found.shape == () and np.array_equal(
+        found.numpy(), want.detach().numpy(), equal_nan=True
+    )
+    found.backward()
+    want.backward()
+    assert x.grad is not None
+    assert np.array_equal(x.grad.numpy(), y.grad.numpy(), equal_nan=True)

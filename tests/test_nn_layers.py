@@ -39,6 +39,11 @@ CASES: dict[str, Case] = {
         lambda t: t.Conv2d(2, 3, (3, 4), padding="same", dilation=(2, 1), bias=False),
         (2, 2, 6, 5),
     ),
+    "Conv1d valid": (
+        lambda: nn.Conv1d(2, 3, 3, stride=2, padding="valid"),
+        lambda t: t.Conv1d(2, 3, 3, stride=2, padding="valid"),
+        (2, 2, 6),
+    ),
     "ConvTranspose1d": (
         lambda: nn.ConvTranspose1d(4, 6, 3, 3, 1, output_padding=2, groups=2),
         lambda t: t.ConvTranspose1d(4, 6, 3, 3, 1, output_padding=2, groups=2),
@@ -258,7 +263,7 @@ def test_dropout_and_sequential_do_as_their_parts() -> None:
     ("call", "kind", "message"),
     [
         (lambda: nn.Conv2d(3, 4, 3, groups=2), ShapeError, "2 groups must divide in_channels 3"),
-        (lambda: nn.Conv2d(3, 4, 3, padding="valid"), ValueError, "'same' or sizes, not 'valid'"),
+        (lambda: nn.Conv2d(3, 4, 3, padding="full"), ValueError, "'valid' or sizes, not 'full'"),
         (lambda: nn.Conv2d(3, 4, 3, 2, "same"), ValueError, "needs stride 1, not 2"),
         (lambda: nn.ConvTranspose2d(2, 2, 3, 1, "same"), TypeError, "sizes, not 'same'"),
         (lambda: nn.ConvTranspose2d(2, 2, 3)(Tensor.ones(2, 5, 5)), ShapeError, r"\(n, 2, \+ 2"),

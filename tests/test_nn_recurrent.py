@@ -140,3 +140,19 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
     ask, error, said = REFUSED[case]
     with pytest.raises(error, match=said):
         ask()
+
+
+@pytest.mark.parametrize("kind", ["RNNCell", "LSTMCell", "GRUCell"])
+@pytest.mark.parametrize("before", [(), (1,), (3,), (5, 2)])
+def test_first_state_of_a_cell_has_the_axes_of_the_input(
+    kind: str, before: tuple[int, ...]
+) -> None:
+    """One example without an axis of examples gives one state, and not as many as it has values."""
+    cell = getattr(nn, kind)(3, 2)
+    x = Tensor(numbers(*before, 3))
+    zeros = Tensor.zeros(*before, 2)
+    found, want = cell(x), cell(x, (zeros, zeros) if kind == "LSTMCell" else zeros)
+    if kind == "LSTMCell":
+        found, want = found[1], want[1]
+    assert found.shape == (*before, 2)
+    assert found.tolist() == want.tolist()

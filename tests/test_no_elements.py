@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_cpu_target import cpu
 
-from proofgrad import Context, Tensor
+from proofgrad import Context, ShapeError, Tensor
 
 NOTHING = np.ones((0,), "int32")
 PROGRAMS: list[tuple[tuple[int, ...], Callable[[Any, Any], Any]]] = [
@@ -33,3 +33,13 @@ def test_a_program_of_no_elements_gives_what_numpy_gives(number: int, name: str)
             pytest.skip("this machine is none")
         found = program(Tensor(values).realize(), Tensor(NOTHING).realize()).realize().numpy()
     np.testing.assert_array_equal(found, program(values, NOTHING))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_parts_of_no_elements_are_one_part_of_none(size: int) -> None:
+    assert [part.shape for part in Tensor.ones(2, 0).split(size, 1)] == [(2, 0)]
+
+
+def test_parts_of_no_elements_of_an_axis_with_elements_are_refused() -> None:
+    with pytest.raises(ShapeError, match="parts of size 0"):
+        Tensor.ones(2).split(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proofgrad import GlobalCounters, Tensor
+from proofgrad import GlobalCounters, ShapeError, Tensor
 
 # The length of the axis, the size of a window, the step: whole blocks, cut ones, gaps, and none that fit.
 WINDOWS = [
@@ -52,3 +52,26 @@ def test_gradient_of_windows_many_steps_apart_looks_at_the_windows_that_hold_an_
     before = GlobalCounters.global_ops
     gradient.realize()
     assert GlobalCounters.global_ops - before < 100 * x.numel()
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5])
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_windows_of_no_elements_are_as_many_as_torch_has(length: int, step: int) -> None:
+    torch = pytest.importorskip("torch")
+    for axis in (1, -1):
+        shape = (2, length, 4) if axis == 1 else (2, 4, length)
+        x = Tensor.rand(*shape, requires_grad=True)
+        found = x.unfold(axis, 0, step)
+        assert (
+            found.shape
+            == found.numpy().shape
+            == tuple(torch.ones(shape).unfold(axis, 0, step).shape)
+        )
+        (gradient,) = found.sum().gradient(x)
+        assert gradient.tolist() == np.zeros(shape).tolist()
+
+
+@pytest.mark.parametrize(("size", "step"), [(-1, 1), (2, 0), (0, 0), (2, -1)])
+def test_unfold_of_impossible_windows_is_refused_in_its_own_words(size: int, step: int) -> None:
+    with pytest.raises(ShapeError, match=f"unfold takes .* not {size} and {step}"):
+        Tensor.ones(3).unfold(0, size, step)

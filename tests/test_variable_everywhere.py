@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofgrad import Context, JitError, ShapeError, Tensor, TinyJit, Variable, dtypes, nn
+from proofgrad import (
+    Context,
+    DtypeError,
+    JitError,
+    ShapeError,
+    Tensor,
+    TinyJit,
+    Variable,
+    dtypes,
+    nn,
+)
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -485,6 +495,8 @@ def test_random_numbers_and_dropout_of_variable_size() -> None:
         (lambda x, n: x[:n] + x[: n + 1], ShapeError, "\\(n=3\\)\\+1 and n=3"),
         (lambda x, n: x[:n].reshape(3, -1), ShapeError, "not the same product"),
         (lambda x, n: Tensor.arange(n, 3), ShapeError, "less than no elements"),
+        (lambda x, n: Tensor.arange(0, 9, n), DtypeError, "step of arange is a number"),
+        (lambda x, n: Tensor.arange(n, 3 * n + 1, n), DtypeError, "write Tensor.arange"),
         (lambda x, n: Tensor.ones(n, 2).reshape(n // (n + 1), 2), TypeError, "divided by a number"),
     ),
 )

@@ -77,11 +77,13 @@ class Conv2d(Shown):
         return (sizes,) * self.axes if isinstance(sizes, int) else tuple(sizes)
 
     def _padding(self, padding: Sizes | str) -> Sizes:
-        """ "same" in the amounts of conv2d: before and after, last axis first."""
+        """ "same" in the amounts of conv2d: before and after, last axis first; "valid" is none."""
         if not isinstance(padding, str):
             return padding
+        if padding.lower() == "valid":
+            return 0
         if padding.lower() != "same":
-            raise ValueError(f"padding is 'same' or sizes, not {padding!r}")
+            raise ValueError(f"padding is 'same', 'valid' or sizes, not {padding!r}")
         if any(step != 1 for step in self._each(self.stride)):
             raise ValueError(f"padding='same' needs stride 1, not {self.stride}")
         holes = (self.dilation,) if isinstance(self.dilation, int) else tuple(self.dilation)

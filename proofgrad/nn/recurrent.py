@@ -68,7 +68,11 @@ class _Cell(Shown):
 
     def _after(self, step: Step, x: Tensor, state: State | None) -> State:
         if state is None:
-            zeros = Tensor.zeros(x.shape[0], self.hidden_size, dtype=x.dtype, device=x.device)
+            shape = (
+                *x.shape[:-1],
+                self.hidden_size,
+            )  # one example has no axis of its own, as in torch
+            zeros = Tensor.zeros(shape, dtype=x.dtype, device=x.device)
             state = (zeros,) * self.states
         check_last_axis(type(self).__name__, x, self.input_size)
         check_last_axis(f"the state of {type(self).__name__}", state[0], self.hidden_size)
@@ -79,7 +83,7 @@ class _Cell(Shown):
 class RNNCell(_Cell):
     """One step of a recurrent network: `nonlinearity` ("tanh" or "relu") of both sums.
 
-    Shapes: x (n, input_size), h (n, hidden_size) or None for zeros; the new h.
+    Shapes: x (.., input_size), h (.., hidden_size) or None for zeros; the new h.
     """
 
     gates = 1
@@ -98,7 +102,7 @@ class RNNCell(_Cell):
 class LSTMCell(_Cell):
     """One step of a long short-term memory (Hochreiter and Schmidhuber, 1997).
 
-    Shapes: x (n, input_size), hc two of (n, hidden_size) or None for zeros; the new two.
+    Shapes: x (.., input_size), hc two of (.., hidden_size) or None for zeros; the new two.
     """
 
     gates, states = 4, 2
@@ -111,7 +115,7 @@ class LSTMCell(_Cell):
 class GRUCell(_Cell):
     """One step of a gated recurrent unit (Cho et al., 2014), as torch.nn.GRUCell.
 
-    Shapes: x (n, input_size), h (n, hidden_size) or None for zeros; the new h.
+    Shapes: x (.., input_size), h (.., hidden_size) or None for zeros; the new h.
     """
 
     gates = 3

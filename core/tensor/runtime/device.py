@@ -173,9 +173,16 @@ class _Device:
         return self.canonical(device)
 
     def canonical(self, name: str | None) -> str:
-        """The one name of a device. Raises: DeviceError, with what exists and near names."""
+        """The one name of a device. Raises: DeviceError, with what exists and near names.
+
+        A tuple of one device is that device: how programs say it that run on several elsewhere.
+        """
         if name is None:
             return self.DEFAULT
+        if isinstance(name, (tuple, list)):
+            if len(name) != 1:
+                raise DeviceError(f"a program runs on one device, and {name} are {len(name)}")
+            name = name[0]
         upper, _, rest = str(name).partition(":")
         upper = upper.upper()
         if upper == DISK:

@@ -343,6 +343,11 @@ class Factories(Movement):
                 raise DtypeError(f"arange takes finite numbers, not {describe(value)}")
         if step == 0:
             raise StepError("the step of arange cannot be 0")
+        if isinstance(step, UOp):
+            raise DtypeError(
+                "the step of arange is a number, for a size is not divided by a variable;"
+                " write Tensor.arange(count) * step + start"
+            )
         if isinstance(begin, UOp) or isinstance(end, UOp):
             return cls._arange_of_sizes(begin, end, step, dtype, device, requires_grad)
         whole = not any(isinstance(v, float) for v in (begin, end, step))
@@ -374,7 +379,7 @@ class Factories(Movement):
         """arange of which an end is made of variables: so many numbers as its greatest values allow fit the type."""
         if not all(isinstance(v, (int, UOp)) for v in (begin, end)) or not isinstance(step, int):
             raise TypeError(
-                "arange of variables takes ints and variables, and a step that is an int"
+                "the ends of arange are ints where one of them is made of variables, and so is its step"
             )
         span = end - begin if step > 0 else begin - end
         count = normal_size((span + abs(step) - 1) // abs(step))

@@ -173,7 +173,9 @@ class Selection(Reduction):
             full += self._positions_of_mask(part, axis) if _is_mask(part) else [part]
             axis += _axes_of(part)
         if used > self.ndim:
-            raise IndexError(f"{used} indices for {self.ndim} axes {show(self.shape)}")
+            raise IndexError(
+                f"too many indices: {used} indices for {self.ndim} axes {show(self.shape)}"
+            )
         return full
 
     def _index_part(self, part: Any) -> Any:

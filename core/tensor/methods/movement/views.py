@@ -348,12 +348,25 @@ class Views(TensorBase):
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """Windows of `size` elements along `dim`, `step` apart; the position in a window is last.
 
+        Windows of no elements are as many as begin inside of the axis or at its end, as in torch.
+
         Example:
             Tensor([1, 2, 3, 4]).unfold(0, 2, 1)  # [[1, 2], [2, 3], [3, 4]]
         """
         axis = resolve_axis_of_several(dim, self.ndim)
+        if not at_least(size, 0) or not at_least(step, 1):
+            raise ShapeError(
+                f"unfold takes a size of 0 or more and a step of 1 or more, not {size} and {step}"
+            )
+        if is_plain((size,)) and size == 0:
+            return self._windows_of_nothing(axis, step)
         x = windows_by_blocks(self, axis, size, step)
         return (self._windows(axis, size, step, 1) if x is None else x)._axis_last(axis + 1)
+
+    def _windows_of_nothing(self, axis: int, step: int) -> Self:
+        count = normal_size(self.shape[axis] // step + 1)
+        none = self._cut(axis, 0, 0)._axis_last(axis).unsqueeze(axis)
+        return none.expand(none.shape[:axis] + (count,) + none.shape[axis + 1 :])
 
     def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
         """Lines as grids: grid k varies along axis k (with "xy" the first two axes change positions).
@@ -413,7 +426,12 @@ class Views(TensorBase):
 
 
 def _equal_parts(total: Any, size: Any) -> list[Any]:
-    """The sizes of parts of `size` elements, of which the last may have fewer. Raises: ShapeError."""
+    """The sizes of parts of `size` elements, of which the last may have fewer. Raises: ShapeError.
+
+    Of no elements there is one part, whatever its size would be, as in torch.
+    """
+    if is_plain((total, size)) and total == size == 0:
+        return [0]
     if not at_least(size, 1):
         raise ShapeError(f"cannot split into parts of size {show((size,))[1:-2]}; give 1 or more")
     if isinstance(total, int) and isinstance(size, int):

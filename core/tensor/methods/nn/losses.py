@@ -167,13 +167,15 @@ class Losses(Layers):
     ) -> Self:
         """Minus the score of the labelled class; scores are log-probabilities, classes axis 1.
 
+        Scores of one example have only the axis of classes, and their label none.
         `weight` has a number for each class; "mean" divides by their sum. Labels equal to
         `ignore_index` do not count.
         """
         Y = self._given("the target of nll_loss", Y)
-        if self.ndim < 2 or Y.shape != self.shape[:1] + self.shape[2:]:
+        axis = 0 if self.ndim == 1 else 1
+        if not self.ndim or Y.shape != self.shape[:axis] + self.shape[axis + 1 :]:
             raise ShapeError(f"nll_loss of {show(self.shape)} with labels {show(Y.shape)}")
-        self._check_labels(Y, 1, ignore_index)
+        self._check_labels(Y, axis, ignore_index)
         of_class = None if weight is None else self._given("weight", weight)
         return self._costs_of_classes(Y, of_class, ignore_index, reduction)
 
@@ -181,7 +183,8 @@ class Losses(Layers):
     def _costs_of_classes(
         self, Y: Self, weight: Self | None, ignore_index: Whole | None, reduction: str
     ) -> Self:
-        scores, kind = self._axis_last(1)._wide(), least_float(self.dtype)
+        axis, kind = 0 if self.ndim == 1 else 1, least_float(self.dtype)
+        scores = self._axis_last(axis)._wide()
         hits = scores._hits(Y)
         losses = -hits.where(scores, 0).sum(-1)
         weights = hits.where(1.0 if weight is None else weight, 0).sum(-1).cast(losses.dtype)
