@@ -12,7 +12,7 @@ from typing import Self
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.autograd import nodes_reached
-from proofgrad.core.tensor.data.arguments import Flag
+from proofgrad.core.tensor.data.arguments import Flag, refuses
 from proofgrad.core.tensor.data.errors import DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.gradient_targets import (
@@ -174,6 +174,10 @@ class Gradients(Factories):
         found = _gradients_of(order, part.seed, [position])
         return self._with(found[position])._value() if position in found else self.zeros_like()
 
+    @refuses(
+        retain_graph="leave it out: graphs stay",
+        create_graph="leave it out: a gradient has a graph of its own",
+    )
     def backward(self, gradient: Self | None = None) -> Self:
         """Add the derivative of this one element to `.grad` of every leaf, and of every result on the way.
 

@@ -22,8 +22,8 @@ from proofgrad.nn.shown import Shown
 class BatchNorm(Shown):
     """Each channel (axis 1) to mean 0 and variance 1 of the batch; outside of training, to those seen.
 
-    `Tensor.training` says which. Without `track_running_stats` it is the batch always. Shapes:
-    (n, sz, ..) to the same. Source: Ioffe and Szegedy, 2015.
+    `Tensor.training` says which. Without `track_running_stats` it is the batch always. A `momentum` of
+    None keeps the mean of all batches, as in torch. Shapes: (n, sz, ..) to the same. Source: Ioffe and Szegedy, 2015.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class BatchNorm(Shown):
         eps: float = 1e-5,
         affine: bool = True,
         track_running_stats: bool = True,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
     ) -> None:
         if not isinstance(affine, bool) or not isinstance(track_running_stats, bool):
             raise TypeError(
@@ -75,8 +75,12 @@ class BatchNorm(Shown):
         else:
             unbiased = variance * Tensor(count) / Tensor(count - 1).maximum(1)
         for kept, new in ((self.running_mean, mean), (self.running_var, unbiased)):
-            seen = new.detach().cast(kept.dtype) * self.momentum
-            learnt = kept * (1 - self.momentum) + seen
+            share: Tensor | float
+            if self.momentum is None:
+                share = 1 / self.num_batches_tracked.to(kept.device).cast(kept.dtype)
+            else:
+                share = self.momentum
+            learnt = kept * (1 - share) + new.detach().cast(kept.dtype) * share
             kept.assign(
                 learnt if isinstance(count, int) else (Tensor(count) > 0).where(learnt, kept)
             )

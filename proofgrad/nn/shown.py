@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from proofgrad import Tensor
+from proofgrad.nn.options import KnownOptions
 
 INSTEAD = {
     "parameters": "nn.state.get_parameters(layer)",
@@ -27,7 +28,7 @@ INSTEAD = {
 }  # fmt: skip
 
 
-class Shown:
+class Shown(KnownOptions):
     """Prints as the call that would make it, more or less: `Linear(weight=(4, 3), bias=(4,))`."""
 
     def __repr__(self) -> str:

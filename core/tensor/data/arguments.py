@@ -238,6 +238,21 @@ def takes_bounds(function: _F) -> _F:
     return _tells(function, _BOUNDS)
 
 
+def refuses(**instead: str) -> Callable[[_F], _F]:
+    """For a method that has not all options of torch's: who names one of these is told what does the same."""
+
+    def refusing(function: _F) -> _F:
+        @functools.wraps(function)
+        def method(*args: Any, **options: Any) -> Any:
+            for name in () if instead.keys().isdisjoint(options) else options.keys() & instead:
+                raise TypeError(f"{function.__name__}() takes no {name}=; {instead[name]}")
+            return function(*args, **options)
+
+        return method  # type: ignore[return-value]
+
+    return refusing
+
+
 def _tells(function: _F, names: Mapping[str, str]) -> _F:
     takes_keepdim = function.__code__.co_varnames[2:3] == ("keepdim",)
 

@@ -34,6 +34,8 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
         betas: tuple[float, float] | None = None,
     ) -> None:
+        if isinstance(b1, (tuple, list)):
+            raise TypeError(f"b1 is a number, not {b1}; torch's pair is betas={tuple(b1)}")
         b1, b2 = (b1, b2) if betas is None else betas
         if not (0 <= b1 < 1 and 0 <= b2 < 1 and weight_decay >= 0 and eps >= 0):
             raise ValueError(

@@ -18,9 +18,10 @@ from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.nn.modes import check_mode
 from proofgrad.core.tensor.runtime.device import canonical_device
 from proofgrad.core.tensor.runtime.recording import recorder
+from proofgrad.nn.options import KnownOptions
 
 
-class Optimizer:
+class Optimizer(KnownOptions):
     """Parameters, a learning rate, and a step. A subclass says how a step changes a parameter: in `_change` one of them, or,
     as in tinygrad, in `_step(params, grads)` all, whose result is what to take away from each, and Tensors of state.
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from proofgrad import JitError, Tensor, dtypes
 from proofgrad.core.tensor.runtime.recording import recorder
 from proofgrad.nn.optim.optimizer import Optimizer, OptimizerGroup
+from proofgrad.nn.options import KnownOptions
 
 
-class LRScheduler(ABC):
+class LRScheduler(KnownOptions, ABC):
     """A rate for each step of one optimiser, or of each in a group.
 
     Made with the rate of step 0; each `step()` goes on by one. `get_state_dict` has its position, and
@@ -236,7 +237,7 @@ class LinearWarmup(LRScheduler):
         return (step >= self.steps).where(after, rising)
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(KnownOptions):
     """Times `factor` when the metric given to `step` has not become better for `patience` steps.
 
     Better is less for mode "min", more for "max", by `threshold`: a share of the best so far

@@ -19,7 +19,14 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, at_least, is_plain, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis, takes_dim, takes_numbers
+from proofgrad.core.tensor.data.arguments import (
+    Flag,
+    Whole,
+    refuses,
+    resolve_axis,
+    takes_dim,
+    takes_numbers,
+)
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.indexing.networks import (
     RANKED_COMPARISONS,
@@ -49,6 +56,7 @@ class Sorting(Reduction):
 
     __slots__ = ()
 
+    @refuses(stable="leave it out: equal elements keep their order")
     @takes_dim
     def sort(self, dim: Whole = -1, descending: Flag = False) -> tuple[Self, Self]:
         """The sorted elements, and where each one was.
@@ -66,6 +74,7 @@ class Sorting(Reduction):
             return take_along(self, positions, axis), positions
         return self._values_by_network(axis, descending), positions
 
+    @refuses(stable="leave it out: equal elements keep their order")
     @takes_dim
     def argsort(self, dim: Whole = -1, descending: Flag = False) -> Self:
         """Where the elements of the sorted axis are, as int32."""
@@ -95,6 +104,7 @@ class Sorting(Reduction):
         """Integers, on the last axis, whose order is the one asked for."""
         return self.detach()._keys(descending)._axis_last(axis).contiguous()
 
+    @refuses(sorted="it is called sorted_=")
     @takes_numbers
     @takes_dim
     def topk(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.tensor.data.arguments import Real, takes_numbers
+from proofgrad.core.tensor.data.arguments import Real, refuses, takes_numbers
 from proofgrad.core.tensor.data.errors import ArgumentError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote
 from proofgrad.core.tensor.methods.base import describe
@@ -58,6 +58,7 @@ class Layers(LinearAlgebra, Creation):
         """min(relu(x), 6)."""
         return self.hardtanh(0, 6)
 
+    @refuses(negative_slope="it is called neg_slope=")
     def leaky_relu(self, neg_slope: Real = 0.01) -> Self:
         """x, or x * neg_slope where x < 0."""
         return (self < 0).where(self * neg_slope, self)
@@ -90,6 +91,7 @@ class Layers(LinearAlgebra, Creation):
         small = negative.where(self, -self).exp()
         return with_slope(negative.where(small, 1) / (small + 1), self, slope_of_sigmoid)
 
+    @refuses(threshold="leave it out: softplus does not overflow")
     @in_float32_or_wider
     @made_once
     def softplus(self, beta: Real = 1.0) -> Self:

@@ -13,7 +13,7 @@ from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.messages import warn
-from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
+from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole, refuses
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, PositionError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.methods.indexing.take import is_position
@@ -29,6 +29,7 @@ _LEAST_LOG = -100.0  # of a probability of 0, as torch has it: times a label of 
 CAUSAL_ROWS, CAUSAL_PARTS = 256, 4
 # Queries that a group of items of a GPU takes: 8 warps of 16 rows (schedule/warp_rows.py). Parts run one after the other, each on all units.
 CAUSAL_ROWS_OF_A_GROUP = 128
+_OF_CLASSES = "write x.log_softmax(1).nll_loss(y, weight=..., ignore_index=...)"
 _T = TypeVar("_T", bound="Losses")
 
 
@@ -87,6 +88,7 @@ class Losses(Layers):
             return (losses.sum() / counted.sum())._in_type(kind)
         return _reduced(losses, reduction)._in_type(kind)
 
+    @refuses(weight=_OF_CLASSES, ignore_index=_OF_CLASSES)
     def cross_entropy(self, Y: Self, reduction: str = "mean", label_smoothing: Real = 0.0) -> Self:
         """Cross-entropy with class labels, or with a distribution of the shape of the scores.
 
@@ -287,6 +289,7 @@ class Losses(Layers):
 
     # -- attention --------------------------------------------------------------------------------
 
+    @refuses(scale="multiply the queries by scale times the root of their last size")
     def scaled_dot_product_attention(
         self,
         key: Self,

@@ -19,6 +19,7 @@ from proofgrad.core.tensor.data.arguments import (
     Flag,
     Whole,
     checked_shape,
+    refuses,
     several,
     takes_numbers,
     whole_quotient,
@@ -416,6 +417,7 @@ class Windows(LinearAlgebra):
         x = self._cut(axis, 0, count * kernel)
         return x.reshape(x.shape[:axis] + (count, kernel) + x.shape[axis + 1 :])
 
+    @refuses(scale_factor="give the size: [int(n * factor) for n in x.shape[2:]]")
     @takes_numbers
     @made_once
     def interpolate(
