@@ -12,7 +12,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
 from proofgrad.core.tensor.methods.indexing import Indexing
-from proofgrad.core.tensor.methods.indexing.take import take, take_along
+from proofgrad.core.tensor.methods.indexing.take import take_along
 from proofgrad.core.tensor.methods.made_once import made_once
 
 # Jacobi's method converges quadratically once it is near: this many sweeps over all pairs of columns.
@@ -99,8 +99,8 @@ def singular(x: _T, full_matrices: Flag) -> tuple[_T, _T, _T]:
 def _orthogonal_columns(square: _T) -> tuple[_T, _T]:
     """X V and V, for which the columns of X V are orthogonal."""
     size = square.shape[-1]
-    both = _rotated(square.cat(identity(square, size).expand(square.shape), dim=-2), size)
-    left, right = both.split([size, size], -2)
+    both = square.cat(identity(square, size).expand(square.shape), dim=-2)
+    left, right = _rotated(both, size).split([size, size], -2)
     return left, right
 
 
@@ -113,41 +113,37 @@ def _in_order(x: _T, order: _T) -> _T:
 def _rotated(x: _T, rows: Whole) -> _T:
     """With columns rotated in pairs until they are orthogonal in the first `rows` rows.
 
-    A column of one half and its neighbour in the other are a pair. All but the first column go around in a circle, so that in a
-    sweep each is beside each other once, and in its place again: every round is the same kernels. With a column of zeros halves are equal.
+    All columns stand in a circle, of an odd number of places: each is beside the one as far behind the first place as it is before
+    it. Then all go one place on, so that in a sweep each is beside each other once, and in its place again: every round is the same kernels.
+    Columns lie one behind the other, and the matrices of a batch side by side: what rotates a pair is one number for all that a vector has.
     """
-    size, axis = x.shape[-1], x.ndim - 1
-    half = (size + 1) // 2
-    result = x._pad_zeros([(0, size % 2 if k == axis else 0) for k in range(x.ndim)])
-    came_from = _around_the_circle(x, half).contiguous()
-    for _ in range(_SWEEPS.get(x.dtype, _SWEEPS_OF_SINGLE) * (2 * half - 1)):
-        one, other = result.split([half, half], -1)
-        result = take(_pairs_turned(one, other, rows), axis, came_from).contiguous()
-    return result._cut(axis, 0, size)
+    size, before = x.shape[-1], tuple(range(x.ndim - 2))
+    if size < 2:
+        return x
+    columns = x.permute((x.ndim - 1, x.ndim - 2, *before))
+    behind = [(0, 1 - size % 2 if k == 0 else 0) for k in range(x.ndim)]
+    columns = columns._pad_zeros(behind).contiguous()
+    for _ in range(_SWEEPS.get(x.dtype, _SWEEPS_OF_SINGLE) * columns.shape[0]):
+        columns = _next_round(columns, rows).contiguous()
+    found = columns._cut(0, 0, size).permute((*[k + 2 for k in before], 1, 0))
+    return found.contiguous()
 
 
-def _around_the_circle(x: _T, half: Whole) -> _T:
-    """Which column comes next to each place: from the second half forward to the first, and from its end back."""
-    place = x._iota(2 * half)
-    last = place.eq(2 * half - 1).where(half - 1, place + 1)
-    found: _T = place.eq(1).where(half, (place < half).where(place - 1, last))
-    return place.eq(0).where(0, found) if half > 1 else place
-
-
-def _pairs_turned(one: _T, other: _T, rows: Whole) -> _T:
-    """Column k of both turned in their plane so that they become orthogonal; the first ones, and then the others."""
-    a, b = one._cut(one.ndim - 2, 0, rows), other._cut(one.ndim - 2, 0, rows)
-    mixed = (a * b).sum(-2, keepdim=True)
-    apart = b.square().sum(-2, keepdim=True) - a.square().sum(-2, keepdim=True)
+def _next_round(columns: _T, rows: Whole) -> _T:
+    """Pairs of columns turned in their plane so that they become orthogonal, one place on. Shapes: (n, m, ..)."""
+    size = columns.shape[0]
+    half = size // 2
+    one, other = columns._cut(0, 1, half + 1), columns._cut(0, half + 1, size).flip(0)
+    a, b = one._cut(1, 0, rows), other._cut(1, 0, rows)
+    mixed = (a * b).sum(1, keepdim=True)
+    apart = ((b - a) * (b + a)).sum(1, keepdim=True)
     none = mixed.eq(0)
-    ratio = apart / (none.where(1, mixed) * 2)
-    size = (ratio < 0).where(-ratio, ratio)
-    tangent = 1 / (size + (ratio.square() + 1).sqrt())
-    tangent = none.where(0, (ratio < 0).where(-tangent, tangent))
-    cosine = (tangent.square() + 1).rsqrt()
-    sine = cosine * tangent
-    first, second = one * cosine - other * sine, one * sine + other * cosine
-    return first.cat(second, dim=-1)
+    ratio = apart / none.where(1, mixed + mixed)
+    root = (ratio * ratio + 1).sqrt()
+    tangent = none.where(0, 1 / (ratio + (ratio < 0).where(-root, root)))
+    cosine = (tangent * tangent + 1).rsqrt()
+    first, second = cosine * (one - tangent * other), cosine * (other + tangent * one)
+    return first.cat(second.flip(0), columns._cut(0, 0, 1), dim=0)
 
 
 # -- symmetric matrices ----------------------------------------------------------------------------
@@ -164,12 +160,14 @@ def eigen(x: _T) -> tuple[_T, _T]:
 def _eigen(x: _T) -> _T:
     """Values and vectors, side by side: (.., n, n + 1).
 
-    With a multiple of the identity added no eigenvalue is negative, and then the columns that rotations make orthogonal
-    belong to different ones. The values are read from the matrix itself.
+    With a multiple of the identity added all eigenvalues are above 0, and then the columns that rotations make orthogonal
+    are the vectors, each as long as its value. The values are read from the matrix itself.
     """
     size = x.shape[-1]
     length = x.square().sum((-2, -1), keepdim=True).sqrt()
-    _, vectors = _orthogonal_columns(x + identity(x, size) * length)
+    shift = length.eq(0).where(1, length * 2)
+    columns = _rotated(x + identity(x, size) * shift, size)
+    vectors = columns / columns.square().sum(-2, keepdim=True).sqrt()
     values, order = (product(x, vectors) * vectors).sum(-2).sort(-1)
     return values.unsqueeze(-1).cat(_in_order(vectors, order), dim=-1)
 
