@@ -208,6 +208,59 @@ def test_gradients_of_factors_are_those_of_torch(case: str) -> None:
     np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (2, 5, 3), (3, 5), (66, 66), (97, 70), (2, 65, 101)])
+@pytest.mark.parametrize("kind", ["any", "zeros", "one column"])
+def test_qr_gives_an_orthogonal_and_a_triangular_factor(shape: tuple[int, ...], kind: str) -> None:
+    a = matrices(*shape, seed=5)
+    a = {"any": a, "zeros": a * 0, "one column": a * 0 + a[..., :1]}[kind]
+    q, r = [factor.numpy() for factor in Tensor(a).qr()]
+    rows = shape[-2]
+    np.testing.assert_allclose(q @ r, a, atol=1e-13 * max(shape))
+    np.testing.assert_allclose(
+        np.swapaxes(q, -1, -2) @ q, np.eye(rows) + a[..., :1] * 0, atol=1e-13
+    )
+    assert not np.tril(r, -1).any()
+    wanted = np.abs(np.diagonal(np.linalg.qr(a)[1], axis1=-2, axis2=-1))
+    found = np.abs(np.diagonal(r, axis1=-2, axis2=-1))
+    np.testing.assert_allclose(found, wanted, atol=1e-12 if kind != "one column" else 1e-10)
+
+
+def test_all_steps_of_qr_run_the_same_kernels(fresh_runs: Any) -> None:
+    counts = []
+    for size in (12, 24):
+        launched = Tensor(matrices(size, size)).realize().qr()[1].schedule()
+        counts.append(len({(kernel.name, kernel.ast) for kernel in launched}))
+    assert counts[0] == counts[1]
+
+
+def test_singular_vectors_of_many_columns_are_orthogonal() -> None:
+    a = matrices(70, 70, seed=3).astype(np.float32)
+    u, s, vt = [one.numpy() for one in Tensor(a).svd()]
+    np.testing.assert_allclose(u.T @ u, np.eye(70), atol=1e-5)
+    np.testing.assert_allclose(vt @ vt.T, np.eye(70), atol=5e-5)
+    np.testing.assert_allclose((u * s) @ vt, a, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_factors_of_very_small_and_very_large_numbers_have_their_size(size: float) -> None:
+    a = definite(5, 5)
+    x = Tensor((a * size).astype(np.float32)).realize()
+    q, r = [one.numpy() for one in x.qr()]
+    np.testing.assert_allclose(q @ (r / np.float32(size)), a, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(x.svd()[1].numpy() / size, np.linalg.svd(a)[1], rtol=1e-4)
+    np.testing.assert_allclose(x.eigh()[0].numpy() / size, np.linalg.eigvalsh(a), rtol=1e-4)
+
+
+def test_eigenvectors_of_zeros_and_of_values_of_one_sign_are_orthogonal() -> None:
+    line = matrices(2, 5, 1, seed=7)
+    ranked = line @ np.swapaxes(line, -1, -2)
+    for a in (ranked, -ranked, ranked * 0, ranked * 0 + np.eye(5)):
+        values, vectors = [one.numpy() for one in Tensor(a).eigh()]
+        seen = np.swapaxes(vectors, -1, -2) @ vectors
+        np.testing.assert_allclose(seen, np.eye(5) + a * 0, atol=1e-13)
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(a), atol=1e-12)
+
+
 def test_second_derivatives_of_eigenvalues_are_differences() -> None:
     x = Tensor(matrices(2, 2))
     assert gradcheck(

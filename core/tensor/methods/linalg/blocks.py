@@ -14,7 +14,7 @@ from typing import TypeVar
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
-from proofgrad.core.tensor.methods.linalg.factors import product, turned
+from proofgrad.core.tensor.methods.linalg.parts import product, turned
 from proofgrad.core.tensor.methods.linalg.steps_of_columns import (
     eliminated_columns,
     factored_columns,
@@ -65,8 +65,8 @@ def solved_lower(lower: _T, b: _T) -> _T:
     block = lower._iota(lower.shape[-1]).unsqueeze(-1) // BLOCK
     x = b._with(constant_node(0, b.dtype, b.shape)).contiguous()
     for k, number in enumerate(numbers(lower, panels.shape[0])):
-        rest = _part(parts, k) - product(_part(panels, k), x)
-        found = product(_part(inverses, k), rest.contiguous()).contiguous()
+        rest = part_of(parts, k) - product(part_of(panels, k), x)
+        found = product(part_of(inverses, k), rest.contiguous()).contiguous()
         x = block.eq(number).where(_in_each_block(found, panels.shape[0]), x).contiguous()
     return x._cut(x.ndim - 2, 0, size)
 
@@ -99,7 +99,7 @@ def _rows_in_blocks(a: _T) -> _T:
     return _to_front(parts, parts.ndim - 3)
 
 
-def _columns_in_blocks(a: _T) -> _T:
+def columns_in_blocks(a: _T) -> _T:
     """(.., n, count * BLOCK) as (count, .., n, BLOCK)."""
     parts = a.reshape((*a.shape[:-1], a.shape[-1] // BLOCK, BLOCK))
     return _to_front(parts, parts.ndim - 2)
@@ -111,7 +111,7 @@ def _to_front(x: _T, axis: int) -> _T:
 
 def _blocks_of_diagonal(a: _T) -> _T:
     """(.., count * BLOCK, count * BLOCK) to (count, .., BLOCK, BLOCK)."""
-    parts = _columns_in_blocks(a)
+    parts = columns_in_blocks(a)
     count = parts.shape[0]
     blocks = parts.reshape((*parts.shape[:-2], count, BLOCK, BLOCK))
     line = a._iota(count)
@@ -119,7 +119,7 @@ def _blocks_of_diagonal(a: _T) -> _T:
     return own.where(blocks, 0).sum(-3).contiguous()
 
 
-def _part(parts: _T, k: int) -> _T:
+def part_of(parts: _T, k: int) -> _T:
     """Number k of what has their number in front: a part of one memory."""
     return parts._cut(0, k, k + 1).squeeze(0)
 
@@ -130,7 +130,7 @@ def _in_each_block(x: _T, count: int) -> _T:
     return whole.reshape((*x.shape[:-2], count * BLOCK, x.shape[-1]))
 
 
-def _joined_columns(panels: list[_T]) -> _T:
+def joined_columns(panels: list[_T]) -> _T:
     return panels[0].cat(*panels[1:], dim=-1)
 
 
@@ -142,10 +142,10 @@ def factored_in_blocks(a: _T) -> _T:
     size = a.shape[-1]
     whole = with_identity_behind(a)
     rows = a._iota(whole.shape[-1]).unsqueeze(-1)
-    rest = _columns_in_blocks(whole).contiguous()
+    rest = columns_in_blocks(whole).contiguous()
     found: list[_T] = []
     for k, number in enumerate(numbers(a, rest.shape[0])):
-        panel = _part(rest, k)
+        panel = part_of(rest, k)
         own = take(panel, panel.ndim - 2, number * BLOCK + a._iota(BLOCK)).contiguous()
         factor = factored_columns(own)
         below = product(panel, turned(inverse_of_lower(factor)))
@@ -154,7 +154,7 @@ def factored_in_blocks(a: _T) -> _T:
         lines = (block >= number).where(mine, 0).contiguous()
         rest = (rest - product(lines, turned(_rows_in_blocks(lines)))).contiguous()
         found.append(lines)
-    return _joined_columns(found)._cut(a.ndim - 1, 0, size)._cut(a.ndim - 2, 0, size)
+    return joined_columns(found)._cut(a.ndim - 1, 0, size)._cut(a.ndim - 2, 0, size)
 
 
 def eliminated_in_blocks(a: _T, b: _T) -> tuple[_T, _T, _T]:
@@ -163,15 +163,15 @@ def eliminated_in_blocks(a: _T, b: _T) -> tuple[_T, _T, _T]:
     whole, right = with_identity_behind(a), _with_zeros_behind(b)
     count = whole.shape[-1] // BLOCK
     right = right._pad_zeros([(0, 0)] * (b.ndim - 1) + [(0, -width % BLOCK)])
-    rest = _columns_in_blocks(whole.cat(right, dim=-1)).contiguous()
+    rest = columns_in_blocks(whole.cat(right, dim=-1)).contiguous()
     found: list[_T] = []
     signs: list[_T] = []
     for k, number in enumerate(numbers(a, count)):
-        panel, order, sign = eliminated_columns(_part(rest, k), number * BLOCK)
+        panel, order, sign = eliminated_columns(part_of(rest, k), number * BLOCK)
         rest = _block_eliminated(rest, panel, order, number)
         found.append(panel)
         signs.append(sign)
-    joined = _joined_columns(found)
+    joined = joined_columns(found)
     rows, columns = a._iota(whole.shape[-1]).unsqueeze(-1), a._iota(whole.shape[-1])
     upper = (rows <= columns).where(joined, 0).contiguous()
     pivots = rows.eq(columns).where(upper, 0).sum(-1)._cut(a.ndim - 2, 0, size)
@@ -180,7 +180,7 @@ def eliminated_in_blocks(a: _T, b: _T) -> tuple[_T, _T, _T]:
         sign = sign * other
     if not width:
         return b, pivots, sign
-    right = _joined_columns([_part(rest, count + k) for k in range(rest.shape[0] - count)])
+    right = joined_columns([part_of(rest, count + k) for k in range(rest.shape[0] - count)])
     right = right._cut(a.ndim - 1, 0, width).contiguous()
     return solved_upper(upper, right)._cut(a.ndim - 2, 0, size), pivots, sign
 

@@ -23,20 +23,16 @@ from proofgrad.core.tensor.data.nodes import broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import as_dtype, promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
 from proofgrad.core.tensor.methods.indexing import Indexing
-from proofgrad.core.tensor.methods.linalg.factors import (
-    eigen,
-    identity,
-    pseudo_inverse,
-    reflected,
-    singular,
-)
+from proofgrad.core.tensor.methods.linalg.factors import eigen, pseudo_inverse, singular
 from proofgrad.core.tensor.methods.linalg.fourier import (
     complex_transform,
     from_half,
     half_transform,
     real_type,
 )
+from proofgrad.core.tensor.methods.linalg.parts import identity
 from proofgrad.core.tensor.methods.linalg.products import product_of_matrices, sum_by_letters
+from proofgrad.core.tensor.methods.linalg.reflections import reflected
 from proofgrad.core.tensor.methods.linalg.solving import (
     FACTORED,
     SOLVED,
