@@ -54,14 +54,16 @@ def sets_of(nbytes: int, cache: FirstCache) -> int:
 
 
 def rows_that_stay(nbytes: int, most: int, cache: FirstCache) -> int:
-    """Of how many rows, so many bytes apart and at most `most`, the first cache holds a line each: so many as no set has more of than ways.
+    """Of how many rows, so many bytes apart and at most `most`, the first cache holds a line each: so many as no set has more of than ways."""
+    fits = [n for n in range(1, most + 1) if lines_of_a_set(nbytes, n, cache) <= cache.ways]
+    return fits[-1]
 
-    Rows of a little more than a way lie in one set, too, until they are a line further.
+
+def lines_of_a_set(nbytes: int, count: int, cache: FirstCache) -> int:
+    """How many of so many positions, so many bytes apart, lie in other lines of one set: as many as share most.
+
+    Those that are nearly a multiple of all sets apart lie side by side in a few of them.
     """
-    taken: Counter[int] = Counter()
-    for row in range(most):
-        place = row * nbytes % cache.way_bytes // cache.line_bytes
-        if taken[place] == cache.ways:
-            return row
-        taken[place] += 1
-    return most
+    sets = cache.way_bytes // cache.line_bytes
+    lines = {n * nbytes // cache.line_bytes for n in range(count)}
+    return max(Counter([line % sets for line in lines]).values())

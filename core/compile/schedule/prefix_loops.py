@@ -24,7 +24,7 @@ from proofgrad.core.compile.nests.kernel_schedule import (
 from proofgrad.core.compile.nests.loops import BINDERS, output_loops, size_of
 from proofgrad.core.compile.nests.running_reductions import SHORT
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
-from proofgrad.core.compile.schedule.cache_sets import sets_of
+from proofgrad.core.compile.schedule.cache_sets import lines_of_a_set
 from proofgrad.core.compile.schedule.threads import operations, runs_in_order, shares_work
 from proofgrad.core.compile.steps.prefixes import Prefix, is_whole, prefix_of
 from proofgrad.core.ir.ops import Ops
@@ -180,5 +180,5 @@ def _stay(kernel: UOp, loop: UOp, count: int, target: Target) -> bool:
     accesses = [n.src[0] for n in toposort((kernel,)) if n.op in (Ops.LOAD, Ops.STORE)]
     steps = [(coefficient(x.src[1], loop) or 0) * x.dtype.itemsize for x in dict.fromkeys(accesses)]
     cache = target.first_cache
-    lines = [-(-count // sets_of(step, cache)) for step in steps if step]
+    lines = [lines_of_a_set(step, count, cache) for step in steps if step]
     return sum(lines) <= cache.ways

@@ -2,7 +2,8 @@
 
 Owns: the work. Element i of a row is a reduction over the first i + 1 elements of it, which the compiler runs as one addition
 an element (core/compile/steps/carry.py). A long row is cut into blocks: what the blocks before come to is scanned in turn, and put
-in front of each. So rounding errors do not grow with the length, and threads share a single row.
+in front of each. So rounding errors do not grow with the length, and threads share a single row. Integers have no such errors, and where
+threads are few their rows stay whole.
 
 The gradient of a running sum is one from the end, that of a running extreme goes to where it was found. That of a running product is the
 sum from the end of what the products get, over the element. LogSumExp takes a block's length of powers for each element, for each has another
@@ -25,6 +26,7 @@ from proofgrad.core.tensor.data.arguments import Scalar, normal_size, resolve_ax
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.movement.joining import Movement
+from proofgrad.core.tensor.runtime.device import Device
 
 BLOCK = 64  # where a size is a variable
 # A running sum adds at most so many elements one after the other, as a sum does; of few rows it makes FEW_ROWS blocks, no shorter
@@ -32,6 +34,7 @@ BLOCK = 64  # where a size is a variable
 LONGEST_SUM, LEAST_SUM, FEW_ROWS = 1 << 14, 1 << 10, 16
 # A LogSumExp takes so many powers, at most, and as much again for what comes before the block.
 LONGEST_OF_POWERS = 16
+MOST_IN_ORDER = 2  # threads
 _T = TypeVar("_T", bound=Movement)
 
 
@@ -43,14 +46,23 @@ class Combination:
     of_axis: Callable[[Any, int], Any]
     identity: Scalar
     longest: int = LONGEST_SUM  # so many elements are combined one after the other at most
+    waits: bool = True  # of integers, too, for longer than memory takes to bring the next
 
     def block(self, x: Any, axis: int) -> int:
         """How many elements of an axis are combined one after the other."""
         size, rows = x.shape[axis], [n for a, n in enumerate(x.shape) if a != axis]
+        if isinstance(size, int) and not self.waits and _is_read_once(x):
+            return size
         longest = self.longest if is_plain(x.shape) else min(self.longest, BLOCK)
         if longest > LEAST_SUM and math.prod(rows) < FEW_ROWS:
             longest = max(LEAST_SUM, min(longest, -(-size * math.prod(rows) // FEW_ROWS)))
         return _dividing(size, longest) if isinstance(size, int) else longest
+
+
+def _is_read_once(x: Any) -> bool:
+    """Whether integers are combined in order as fast as memory brings them: blocks would read them twice, for so few threads in vain."""
+    target = Device[x.device].target
+    return x.dtype.is_int and target.threads <= MOST_IN_ORDER and not target.work_items
 
 
 def _dividing(size: int, longest: int) -> int:
@@ -60,7 +72,7 @@ def _dividing(size: int, longest: int) -> int:
     return longest if count is None else size // count
 
 
-SUM = Combination(lambda a, b: a + b, lambda x, k: x._reduce(Ops.ADD, k, False), 0)
+SUM = Combination(lambda a, b: a + b, lambda x, k: x._reduce(Ops.ADD, k, False), 0, waits=False)
 PRODUCT = Combination(lambda a, b: a * b, lambda x, k: x._reduce(Ops.MUL, k, False), 1)
 # Stored where it is a row of blocks: behind a cut no lanes would lie over elements.
 LOG_SUM_EXP = Combination(
@@ -197,4 +209,4 @@ def _extreme(op: Ops, limit: Scalar) -> Combination:
     def of_two(a: Any, b: Any) -> Any:
         return a.maximum(b) if op is Ops.MAX else a.minimum(b)
 
-    return Combination(of_two, lambda x, k: x._reduce(op, k, False), limit)
+    return Combination(of_two, lambda x, k: x._reduce(op, k, False), limit, waits=False)
