@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tensors import assert_same
+from test_windows import AVX512, schedules
 
 from proofgrad import Tensor
 
@@ -33,6 +34,22 @@ def test_what_is_gathered_as_before() -> None:
     for shape, dtype in [((LANES, 20), "int64"), ((LANES, 3), "float32")]:
         x = Tensor(np.zeros(shape, dtype)).realize()
         assert "load <4 x" not in text_of(x.T.contiguous())
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int8"])
+def test_narrow_elements_are_taken_from_few_lines_at_a_time(dtype: str) -> None:
+    """A register has 32 or 64 of them: so many lines leave the first cache before their next elements are taken."""
+    for shape in ((640, 300), (641, 303)):
+        (chosen,) = schedules(Tensor.empty(*shape, dtype=dtype).realize().T.contiguous(), AVX512)
+        assert [(one.lanes, one.at_once) for one in chosen.vectors or ()] == [(16, 1)]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "bool"])
+@pytest.mark.parametrize("shape", [(640, 300), (17, 65), (3, 129), (129, 3)])
+def test_narrow_values(dtype: str, shape: tuple[int, ...]) -> None:
+    a = np.random.default_rng(0).integers(0, 99, shape).astype(dtype)
+    assert_same(Tensor(a).realize().T.contiguous(), a.T)
 
 
 @pytest.mark.parametrize("rows", [4, 16, 48, 50, 62])

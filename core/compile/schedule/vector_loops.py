@@ -45,8 +45,9 @@ WORTH_FILLING = 16
 PICKED = frozenset(range(-LARGEST_STEP, LARGEST_STEP + 1))
 # Bytes of the narrowest elements that processors gather or scatter by an instruction.
 NARROWEST_GATHERED = 4
-# No vector has more.
-MOST_LANES = 64
+# Narrow elements are taken from so many lines at a time: of more the first cache does not keep each until its next element is taken, and there are
+# more pages than are translated at once (measured: a matrix of bytes is transposed in a third to a ninth of the time of 64 lines).
+LINES_TOGETHER = 16
 # An estimate is not exact: other lanes have to take so many times fewer cycles (measured: of rows of 5 to 7 an exponential takes as long either way).
 CLEARLY = 1.25
 
@@ -130,9 +131,7 @@ def _filled_apart(
     are short, or what is made of the sum of a short row is costly."""
     if nest.target.work_items or nest.looped:
         return []
-    if found and (
-        _is_row_by_data(nest, found[0].loop, lanes) or _moves_narrow(nest, found[0].loop)
-    ):
+    if found and (_is_row_by_data(nest, found[0].loop, lanes) or moves_narrow(nest, found[0].loop)):
         return []
     known = {one.loop for one in found[:1]}
     wide = {x: fitting_lanes(nest.size(x), lanes, rests=1) for x in loops}
@@ -191,10 +190,11 @@ def _candidate(
     rests: float | None = MASKED_AGAIN if again or is_filled else 1
     if is_filled and cycles_along(loop, free) < WORTH_FILLING:
         rests = None
-    fitting = fitting_lanes(nest.size(loop), min(lanes, _narrow_lanes(loop, nest)), rests)
+    lanes = min(lanes, _narrow_lanes(loop, nest) or lanes)
+    fitting = fitting_lanes(nest.size(loop), lanes, rests)
     if not gathers and _is_row_by_data(nest, loop, lanes):
         fitting = LEAST_LANES
-    if fitting is None and _moves_narrow(nest, loop):
+    if fitting is None and moves_narrow(nest, loop):
         fitting = next((n for n in (16, 8, LEAST_LANES) if n <= min(lanes, nest.size(loop))), None)
     # Lanes filled one by one cost more than they save, but where much is computed of them.
     if fitting is None or not (
@@ -205,20 +205,21 @@ def _candidate(
     return Candidate(loop, fitting, gathers, by_lane, scatters, at_once)
 
 
-def _narrow_lanes(loop: UOp, nest: Nest) -> int:
+def _narrow_lanes(loop: UOp, nest: Nest) -> int | None:
     """Of how many lanes that lie apart a line each stays in the first cache, where they are narrow, and loaded one by one anyway: so the next iterations
-    read on in these lines."""
-    cache, found = nest.target.first_cache, MOST_LANES
+    read on in these lines. None where no narrow lanes lie apart."""
+    cache, found = nest.target.first_cache, list[int]()
     for load in [
         n for n in nest.free if n.op is Ops.LOAD and n.dtype.itemsize < NARROWEST_GATHERED
     ]:
         step = coefficient(load.src[0].src[1], loop)
         if step not in (None, 0, 1):
-            found = min(found, rows_that_stay(abs(step) * load.dtype.itemsize, MOST_LANES, cache))
-    return max(LEAST_LANES, 1 << found.bit_length() - 1)
+            nbytes = abs(step) * load.dtype.itemsize
+            found.append(rows_that_stay(nbytes, LINES_TOGETHER, cache))
+    return max(LEAST_LANES, 1 << min(found).bit_length() - 1) if found else None
 
 
-def _moves_narrow(nest: Nest, loop: UOp) -> bool:
+def moves_narrow(nest: Nest, loop: UOp) -> bool:
     """Whether a kernel only moves elements that no instruction gathers or scatters, for they are narrow, and stores them side by side along a loop.
 
     They are moved one by one along any other, too. To load them so, and store a vector, even with a mask, takes fewer instructions than to load a

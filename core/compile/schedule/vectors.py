@@ -36,6 +36,7 @@ from proofgrad.core.compile.schedule.vector_loops import (
     is_costly_along,
     is_work_along,
     loops_that_pay,
+    moves_narrow,
 )
 from proofgrad.core.compile.schedule.wide_vectors import registers_of_vector
 from proofgrad.core.ir.ops import Ops
@@ -196,6 +197,8 @@ def _of_elements(one: Candidate, nest: Nest, most: int) -> int:
     free, size = nest.free, nest.size(one.loop)
     vectors, others = -(-size // one.lanes), frozenset().union(*free.values()) - {one.loop}
     is_gathered, reduces = one.gathers > one.scatters, any([n.op is Ops.REDUCE for n in free])
+    if one.by_lane and moves_narrow(nest, one.loop):
+        return 1
     if not reduces and (beside := _beside_a_chain(one.loop, nest)) > 1:
         return side_by_side(vectors, beside)
     has_ends = _has_ends_along(one.loop, free)
