@@ -244,3 +244,26 @@ def test_from_blob_where_there_is_no_memory_is_refused(address: int) -> None:
 def test_from_blob_of_what_is_no_address_is_refused() -> None:
     with pytest.raises(TypeError, match="an address is an int, not None"):
         Tensor.from_blob(None, (3,))  # type: ignore[arg-type]
+
+
+def test_lists_of_narrow_types_hold_each_of_their_values() -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16)
+    singles = (halves.astype(np.uint32) << 16).view(np.float32)
+    x = Tensor(halves).bitcast("bfloat16").realize()
+    np.testing.assert_array_equal(np.array(x.tolist(), np.float32), singles)
+    finite = singles[np.isfinite(singles)].tolist()
+    back = Tensor(finite, dtype="bfloat16").bitcast("uint16").numpy()
+    np.testing.assert_array_equal(back, halves[np.isfinite(singles)])
+    truths = (halves % 3 == 0).tolist()
+    assert Tensor(truths).tolist() == truths and type(Tensor(truths).tolist()[0]) is bool
+    codes = Tensor(np.arange(1 << 10, dtype=np.uint8)).bitcast("fp8e4m3").realize()
+    np.testing.assert_array_equal(codes.tolist(), codes.float().tolist())
+
+
+def test_bytes_that_were_read_are_no_memory_of_the_tensor() -> None:
+    x = Tensor(np.arange(6, dtype=np.float32)).realize()
+    seen = x.data()
+    x.assign(x + 1).realize()
+    assert seen.tolist() == [0, 1, 2, 3, 4, 5]
+    seen[0] = 9
+    assert x.tolist() == [1, 2, 3, 4, 5, 6]

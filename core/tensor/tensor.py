@@ -207,7 +207,7 @@ class Tensor(
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and deep copies hold the values, the device and requires_grad; from disk the values alone."""
-        data = bytes(self._bytes())
+        data = bytes(self._bytes_seen())
         device = None if is_on_disk(self.device) else self.device
         shape = reading.value_of_shape(self.shape)
         return (_restored, (data, self.dtype, shape, device, self._requires_grad))

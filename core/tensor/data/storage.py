@@ -23,6 +23,9 @@ _CODES = {
     dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q", dtypes.float32: "f",
     dtypes.float64: "d",
 }  # fmt: skip
+_TRUTHS = bytes(
+    [byte != 0 for byte in range(256)]
+)  # a byte of a bool of other libraries may be any
 
 
 def flatten_nested(data: Any) -> tuple[Shape, list[Any]]:
@@ -92,7 +95,9 @@ def _pack(elements: Sequence[Any], dtype: DType) -> bytes:
         return bytes([to_bits(round_float(float(e), dtype), dtype) for e in elements])
     if dtype is dtypes.bfloat16:
         singles = array.array("f", [round_float(float(e), dtype) for e in elements]).tobytes()
-        return b"".join([singles[k : k + 2] for k in range(2, len(singles), 4)])
+        halves = bytearray(len(singles) // 2)
+        halves[0::2], halves[1::2] = singles[2::4], singles[3::4]
+        return bytes(halves)
     return array.array(_CODES[dtype], [int(e) for e in elements]).tobytes()
 
 
@@ -101,14 +106,16 @@ def unpack(data: bytes | bytearray, dtype: DType) -> list[Any]:
     if dtype is dtypes.float32:  # most often
         return array.array("f", data).tolist()
     if dtype is dtypes.bool:
-        return [byte != 0 for byte in data]
+        return memoryview(data.translate(_TRUTHS)).cast("?").tolist()
     if dtype is dtypes.float16:
         return list(struct.unpack(f"<{len(data) // 2}e", data))
     if dtype.is_code:
-        return [from_bits(code, dtype) for code in data]
+        numbers = [from_bits(code, dtype) for code in range(256)] if len(data) > 256 else None
+        return [from_bits(code, dtype) if numbers is None else numbers[code] for code in data]
     if dtype is dtypes.bfloat16:
-        widened = b"".join([b"\0\0" + data[k : k + 2] for k in range(0, len(data), 2)])
-        return list(memoryview(widened).cast("f"))
+        widened = bytearray(2 * len(data))
+        widened[2::4], widened[3::4] = data[0::2], data[1::2]
+        return array.array("f", widened).tolist()
     return array.array(_CODES[dtype], data).tolist()
 
 

@@ -60,6 +60,11 @@ class Interop(Factories):
             return bytes_of_view(self._uop)
         return reading.read(self._uop, self.device)
 
+    def _bytes_seen(self) -> bytearray | memoryview:
+        """The same for who only reads them, and at once: what is in memory is shown as it lies there."""
+        there = None if is_on_disk(self.device) else reading.at_hand(self._uop)
+        return self._bytes() if there is None else there
+
     def data(self) -> Any:
         """The elements as a memoryview of this shape (bfloat16 and 8-bit floats: of their bytes)."""
         # Before Python 3.12 only numpy makes a view of this format.
@@ -91,7 +96,7 @@ class Interop(Factories):
         """The elements as Python numbers in nested lists."""
         if not self.numel():
             return _empty_lists(self.shape)
-        return nest(unpack(bytes(self._bytes()), self.dtype), reading.value_of_shape(self.shape))
+        return nest(unpack(self._bytes(), self.dtype), reading.value_of_shape(self.shape))
 
     def item(self) -> Any:
         """The one element. Raises: ShapeError if there are more or fewer."""

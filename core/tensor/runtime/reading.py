@@ -28,8 +28,9 @@ _Room = TypeVar("_Room")
 
 
 def read(uop: UOp, device: str) -> bytearray:
-    """The elements of `uop` as row-major bytes, computed if need be."""
-    return read_into(bytearray, uop, device)
+    """The elements of `uop` as row-major bytes, computed if need be; of those in memory no zeros are written before."""
+    there = at_hand(uop)
+    return read_into(bytearray, uop, device) if there is None else bytearray(there)
 
 
 def read_into(room: Callable[[int], _Room], uop: UOp, device: str) -> _Room:

@@ -23,7 +23,6 @@ from proofgrad.nn.state.files import (
     bytes_of,
     name_of,
     named_file,
-    raw_bytes,
     replacing,
     shown,
     tensor_of,
@@ -123,7 +122,7 @@ def safe_save(
         Tensor.realize(*tensors.values())
     specs, held = {}, []
     for name, tensor in tensors.items():
-        raw = numpy.frombuffer(raw_bytes(tensor) or b"\0", numpy.uint8)
+        raw = numpy.frombuffer(tensor._bytes_seen() or b"\0", numpy.uint8)
         held.append(raw)
         shape = sizes().value_of_shape(tensor.shape)
         specs[name] = safetensors.TensorSpec(
