@@ -131,6 +131,7 @@ def _in_each_block(x: _T, count: int) -> _T:
 
 
 def joined_columns(panels: list[_T]) -> _T:
+    """Panels side by side: a matrix again."""
     return panels[0].cat(*panels[1:], dim=-1)
 
 
