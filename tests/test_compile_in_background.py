@@ -83,6 +83,23 @@ def test_who_looks_for_cycles_more_rarely_is_left_alone(asked: int) -> None:
         gc.set_threshold(*usual)
 
 
+def test_cycles_are_looked_for_rarely_while_a_graph_becomes_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    usual, before = machine.numbered, gc.get_threshold()
+
+    def numbered(*args: Any, **named: Any) -> Any:
+        asked.append(gc.get_threshold()[0])
+        return usual(*args, **named)
+
+    waiting = tensor(2.625)
+    monkeypatch.setattr(machine, "numbered", numbered)
+    waiting.realize()
+    assert asked == [OBJECTS]
+    assert gc.get_threshold() == before
+
+
 @pytest.mark.parametrize("count", [0, 2 * MANY_OBJECTS])
 def test_what_a_large_plan_leaves_counts_as_old(count: int) -> None:
     gc.unfreeze()

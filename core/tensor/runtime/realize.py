@@ -16,6 +16,7 @@ from weakref import ref
 
 from proofgrad.core import settings
 from proofgrad.core.compile.passes.memory import changed_in_part, memory_below
+from proofgrad.core.compile.plan.collector import rare_collection
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import BUFFER, DETACH
 from proofgrad.core.ir.ops import MOVEMENT, Ops
@@ -170,7 +171,8 @@ def _realize(
         found = _run_together_again(wanted, device, let_go)
     if found is None:
         held = Interrupts() if interrupts is None else interrupts
-        found = _run(wanted, device, let_go, witness, held)
+        with rare_collection():  # graphs of thousands of nodes are made, before a plan is
+            found = _run(wanted, device, let_go, witness, held)
     if isinstance(found, _Failure):
         roots[:] = [
             found.roots[position] if position is not None else view  # type: ignore[misc]
