@@ -375,10 +375,12 @@ def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
 
     Where an item takes vectors as a core does, those stay inside of it that a reduction is the same for: softmax of a row.
     """
-    outputs, target = output_loops(nest.graph), context.target
+    target = context.target
+    if not target.work_items:
+        return nest
+    outputs = output_loops(nest.graph)
     roles = [n.arg[1] for n in toposort((nest.graph,)) if n.op is Ops.RANGE]
-    is_shared = any([role in (AxisRole.GLOBAL, AxisRole.LANE) for role in roles])
-    if not target.work_items or is_shared:
+    if any([role in (AxisRole.GLOBAL, AxisRole.LANE) for role in roles]):
         return nest
     inside = (
         _same_for_a_reduction(nest.graph) if target.vector_bytes and target.lockstep == 1 else ()

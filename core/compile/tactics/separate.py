@@ -29,6 +29,8 @@ _DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
 
 def separate_loops(nest: LoopNest, context: Context) -> LoopNest:
     """Loops are split where indexes divide them: those around and in a sum of products, those of which a digit fills vectors, or chooses among values."""
+    if not any([node.op in _DIVISIONS for node in toposort((nest.graph,))]):
+        return nest
     found = _of_products(nest.graph) or _of_lanes(nest.graph, context.target)
     for loop in found or _of_choices(nest.graph):
         sizes = _digits(nest.graph, loop)

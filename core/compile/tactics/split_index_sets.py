@@ -55,13 +55,19 @@ def split_index_sets(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopN
     target, graph = context.target, nest.graph
     if len(graph.src) > 1 or len(graph.src[0].src) > 2 or (target.lockstep or 1) > 1:
         return nest  # items that run in step skip what they do not need
-    if not _is_by_element(graph):
+    if not _may_have_borders(graph) or not _is_by_element(graph):
         return nest
     cuts = [cut for loop in output_loops(graph) if (cut := _cut(graph, loop, target)) is not None]
     best = max(cuts, key=lambda cut: cut.saved, default=None)
     if best is None or best.saved <= 0:
         return nest
     return split_index_set(nest, best.loop, best.borders)
+
+
+def _may_have_borders(graph: UOp) -> bool:
+    """Whether a load has a mask, or a remainder may be a place in a row: without either no loop has a border."""
+    nodes = toposort((graph,))
+    return any([n.op is Ops.MOD or (n.op is Ops.LOAD and len(n.src[0].src) > 2) for n in nodes])
 
 
 def _is_by_element(graph: UOp) -> bool:
