@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
@@ -29,6 +30,7 @@ from proofgrad.core.compile.schedule.shared_windows import (
 from proofgrad.core.compile.schedule.threads import part_of_thread
 from proofgrad.core.compile.steps.window import ends_of
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import LOAD, LOCAL_BUFFER, REDUCE, STORE, WHERE
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -44,7 +46,7 @@ MOST_CHOSEN = 64
 WIDEST_PART = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what is found once is asked for each loop
 class Nest:
     """What the choices ask of a kernel: the loops that each node changes with, the reductions that are not written out.
 
@@ -64,7 +66,32 @@ class Nest:
 
     def is_of_results(self, loop: UOp) -> bool:
         """Whether nothing is reduced or kept along a loop."""
-        return not any([n.op in BINDERS and loop in n.src[1:] for n in self.free])
+        return loop not in self._bound
+
+    @cached_property
+    def _bound(self) -> frozenset[UOp]:
+        """The loops along which something is reduced or kept."""
+        return frozenset([x for n in self.free if n.op in BINDERS for x in n.src[1:]])
+
+    @cached_property
+    def loads(self) -> list[UOp]:
+        """What is read, sources first."""
+        return [n for n in self.free if n.op is LOAD]
+
+    @cached_property
+    def stores(self) -> list[UOp]:
+        """What is written, sources first."""
+        return [n for n in self.free if n.op is STORE]
+
+    @cached_property
+    def reductions(self) -> list[UOp]:
+        """Whether written out or not, sources first."""
+        return [n for n in self.free if n.op is REDUCE]
+
+    @cached_property
+    def keeps(self) -> bool:
+        """Whether something is kept along a loop."""
+        return any([n.op is LOCAL_BUFFER for n in self.free])
 
     def written_beside(self, reduction: UOp, loop: UOp) -> tuple[UOp, ...]:
         """The loops of a reduction that are written out where copies of `loop` run side by side."""
@@ -77,7 +104,7 @@ class Nest:
 
     def has_windows(self, loop: UOp) -> bool:
         """Whether iterations of a loop reduce windows that overlap, and are written out where they run side by side."""
-        sums = [n for n in self.free if n.op is Ops.REDUCE and loop in self.free[n]]
+        sums = [n for n in self.reductions if loop in self.free[n]]
         return any([overlaps(n, self.written_beside(n, loop), loop) for n in sums])
 
     @property
@@ -85,7 +112,7 @@ class Nest:
         """Whether it has one plain store, which copies beyond the end of a loop leave out."""
         stores = self.kernel.src
         is_plain = len(stores) == 1 and len(stores[0].src) == 2
-        return is_plain and not any([n.op is Ops.LOCAL_BUFFER for n in self.free])
+        return is_plain and not self.keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +133,7 @@ def choose_copies(
     rows of a matrix takes three quarters of the time).
     """
     free, target, wanted, found = nest.free, nest.target, override.copies, []
-    sharing = [_loops_that_share(n, nest) for n in free if n.op is Ops.REDUCE]
+    sharing = [_loops_that_share(n, nest) for n in nest.reductions]
     candidates = frozenset().union(*sharing) - loops_around_kept(free)
     of_rows, beside = _loops_of_rows(nest, vectors), target.vector_registers // 2 // at_once
     if at_once >= target.core.sums_at_once:
@@ -153,11 +180,11 @@ def copies_of_choices(nest: Nest, vectors: Sequence[UOp]) -> Copies:
 
 def _loop_between(nest: Nest, vectors: Sequence[UOp]) -> UOp | None:
     """A short output loop whose results lie side by side, between the lanes of vectors: written out, its vectors are interleaved and stored whole."""
-    stores = [n.src[0].src[1] for n in nest.free if n.op is Ops.STORE]
+    stores = [n.src[0].src[1] for n in nest.stores]
     if nest.target.work_items or len(vectors) != 1 or len(stores) != 1:
         return None
     step = coefficient(stores[0], vectors[0])
-    is_plain = nest.leaves_results_out and not any([n.op is Ops.REDUCE for n in nest.free])
+    is_plain = nest.leaves_results_out and not nest.reductions
     if step is None or not 1 < step <= MOST_COPIES or not is_plain:
         return None
     loops = [x for x in output_loops(nest.kernel) if is_fixed(x) and size_of(x) == step]
@@ -245,7 +272,9 @@ def loop_that_chooses(nest: Nest) -> Chooser | None:
     Written out, each of its iterations computes its own value, and what they have in common is computed once. Where what is loaded decides, as
     whether a row that is gathered is there, nothing is known of an iteration when it is written out.
     """
-    conditions = [n.src[0] for n in nest.free if n.op is Ops.WHERE]
+    conditions = [n.src[0] for n in nest.free if n.op is WHERE]
+    if not conditions:
+        return None
     truths = toposort(conditions, lambda n: n.dtype.is_bool and n.op not in COMPARE)
     borders: dict[UOp, set[int]] = {}
     asking: set[UOp] = set()  # at each iteration, as digits of the loop do

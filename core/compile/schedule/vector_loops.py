@@ -29,6 +29,7 @@ from proofgrad.core.compile.schedule.operation_cycles import (
     SHORT_CYCLES,
 )
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import LOAD, REDUCE, STORE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -119,7 +120,7 @@ def _combine_apart(nest: Nest) -> set[UOp]:
     """
     if nest.target.lockstep > 1:
         return set()
-    combining = [n.src[0].src[1] for n in nest.free if n.op is Ops.STORE and len(n.src) > 2]
+    combining = [n.src[0].src[1] for n in nest.stores if len(n.src) > 2]
     loops = output_loops(nest.kernel) if combining else []
     return {x for x in loops if any([coefficient(index, x) not in (0, 1) for index in combining])}
 
@@ -154,14 +155,14 @@ def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
 
     cycles = WORK_OF_A_STEP * SHORT_CYCLES * times(loops)
     for node, changing in nest.free.items():
-        if node.op in (Ops.LOAD, Ops.STORE):
+        if node.op is LOAD or node.op is STORE:
             step = coefficient(node.src[0].src[1], loop)
             is_near = lanes == 1 or step in (0, 1) or (step in PICKED and is_whole)
-            each = core.scatter_cycles if node.op is Ops.STORE else core.gather_cycles
+            each = core.scatter_cycles if node.op is STORE else core.gather_cycles
             cycles += times(changing) * (1 / core.loads_a_cycle if is_near else lanes * each)
-        elif node.op is Ops.REDUCE and loop in node.src[1:]:  # its lanes are combined by halves
+        elif node.op is REDUCE and loop in node.src[1:]:  # its lanes are combined by halves
             cycles += times(changing) * log2(lanes)
-        elif node.op is Ops.REDUCE:
+        elif node.op is REDUCE:
             cycles += times(changing.union(node.src[1:])) * SHORT_CYCLES
         elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
             each = OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
@@ -175,8 +176,8 @@ def _candidate(
 ) -> Candidate | None:
     """The loop in vectors of at most so many lanes; None where that costs more than it saves."""
     target, free = nest.target, nest.free
-    stores = [n.src[0].src[1] for n in free if n.op is Ops.STORE]
-    indexes = [n.src[0].src[1] for n in free if n.op is Ops.LOAD] + stores
+    stores = [n.src[0].src[1] for n in nest.stores]
+    indexes = [n.src[0].src[1] for n in nest.loads] + stores
     steps = [coefficient(index, loop) for index in indexes]
     gathers = sum(step not in (0, 1) for step in steps)
     by_lane = gathers if target.lockstep > 1 else sum([s not in PICKED for s in steps])
@@ -186,7 +187,7 @@ def _candidate(
     # last step of a reduction asks for its mask again, which beside an exponential is little.
     again = any([loop in free[n.src[0]] for n in nest.looped])
     again = again and not is_costly_along(loop, free)
-    is_filled = by_lane or any([n.op is Ops.LOCAL_BUFFER for n in free])
+    is_filled = by_lane or nest.keeps
     rests: float | None = MASKED_AGAIN if again or is_filled else 1
     if is_filled and cycles_along(loop, free) < WORTH_FILLING:
         rests = None
@@ -227,8 +228,8 @@ def moves_narrow(nest: Nest, loop: UOp) -> bool:
     """
     if nest.target.work_items or _type_of_vectors(nest).itemsize >= NARROWEST_GATHERED:
         return False
-    stores = [n.src[0].src[1] for n in nest.free if n.op is Ops.STORE]
-    is_plain = not any([n.op in (Ops.REDUCE, Ops.LOCAL_BUFFER) for n in nest.free])
+    stores = [n.src[0].src[1] for n in nest.stores]
+    is_plain = not nest.reductions and not nest.keeps
     return is_plain and all([coefficient(index, loop) == 1 for index in stores])
 
 
@@ -243,7 +244,7 @@ def _is_row_by_data(nest: Nest, loop: UOp, lanes: int) -> bool:
         or not LEAST_LANES <= lanes <= 2 * LEAST_LANES
     ):
         return False
-    indexes = [n.src[0].src[1] for n in nest.free if n.op is Ops.LOAD]
+    indexes = [n.src[0].src[1] for n in nest.loads]
     along = [index for index in indexes if coefficient(index, loop) == 1]
     return any([n.op is Ops.LOAD for n in toposort(along)])
 
@@ -261,11 +262,9 @@ def _type_of_vectors(nest: Nest) -> DType:
 
     Items that run in step have no such registers: there a vector is a wide load of the memory that most of is loaded from.
     """
-    loads = [n for n in nest.free if n.op is Ops.LOAD]
-    reduces = any([n.op is Ops.REDUCE for n in nest.free])
-    if nest.target.lockstep > 1 and reduces and loads:
-        return max(loads, key=lambda n: _bytes_loaded(nest, n)).dtype
-    types = [n.dtype for n in nest.free if n.op in (Ops.LOAD, Ops.REDUCE)]
+    if nest.target.lockstep > 1 and nest.reductions and nest.loads:
+        return max(nest.loads, key=lambda n: _bytes_loaded(nest, n)).dtype
+    types = [n.dtype for n in nest.free if n.op in (LOAD, REDUCE)]
     return max(types, key=lambda d: d.itemsize, default=nest.kernel.src[0].src[1].dtype)
 
 
@@ -277,15 +276,15 @@ def _bytes_loaded(nest: Nest, load: UOp) -> int:
 
 def _is_window(one: Candidate, nest: Nest) -> bool:
     """Whether what is reduced along a loop is one vector, whose lanes are added up for each result."""
-    is_reduced = any([n.op is Ops.REDUCE and one.loop in n.src[1:] for n in nest.free])
+    is_reduced = any([one.loop in n.src[1:] for n in nest.reductions])
     return is_reduced and nest.size(one.loop) <= one.lanes
 
 
 def _contiguous_first(kernel: UOp) -> list[UOp]:
     """The loops of the output along which it, or all that is read, is contiguous; those of reductions."""
     outputs, nodes = output_loops(kernel), toposort((kernel,))
-    stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
-    loads = [n.src[0].src[1] for n in nodes if n.op is Ops.LOAD]
+    stores = [n.src[0].src[1] for n in nodes if n.op is STORE]
+    loads = [n.src[0].src[1] for n in nodes if n.op is LOAD]
     found = [x for x in outputs if all(coefficient(s, x) == 1 for s in stores)]
     found += [x for x in outputs if loads and all(coefficient(s, x) == 1 for s in loads)]
     reductions = {loop for group in unshared_reductions(kernel) for loop in group}

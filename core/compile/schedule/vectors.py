@@ -100,11 +100,11 @@ def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Cop
     What interleaves parts, as the phases of a transposed convolution, reads each of them in order then.
     """
     outputs, free = output_loops(nest.kernel), nest.free
-    if not outputs or any([n.op in (Ops.REDUCE, Ops.LOCAL_BUFFER) for n in free]):
+    if not outputs or nest.reductions or nest.keeps:
         return None
     loop = outputs[-1]
     steps = {n.src[1].arg for n in free if n.op in (Ops.FLOORDIV, Ops.MOD) and _divides(n, loop)}
-    types = [n.dtype for n in free if n.op is Ops.LOAD]
+    types = [n.dtype for n in nest.loads]
     if len(steps) != 1 or not types or loop.arg[1] is not AxisRole.LOOP or not is_fixed(loop):
         return None
     (step,), widest = steps, max(types, key=lambda dtype: dtype.itemsize)
@@ -145,7 +145,7 @@ def _at_once(one: Candidate, nest: Nest, copies: Copies) -> int:
     One that is written out does not: copies of it would only be more code.
     """
     target, free, size = nest.target, nest.free, nest.size(one.loop)
-    if any(n.op is Ops.LOCAL_BUFFER and one.loop in n.src for n in free):
+    if nest.keeps and any(n.op is Ops.LOCAL_BUFFER and one.loop in n.src for n in free):
         return 1  # each of its values has one position
     if one.at_once is not None:
         return min(one.at_once, -(-size_of(one.loop) // one.lanes))  # of others nothing is stored
@@ -196,7 +196,7 @@ def _of_elements(one: Candidate, nest: Nest, most: int) -> int:
     """
     free, size = nest.free, nest.size(one.loop)
     vectors, others = -(-size // one.lanes), frozenset().union(*free.values()) - {one.loop}
-    is_gathered, reduces = one.gathers > one.scatters, any([n.op is Ops.REDUCE for n in free])
+    is_gathered, reduces = one.gathers > one.scatters, bool(nest.reductions)
     if one.by_lane and moves_narrow(nest, one.loop):
         return 1
     if not reduces and (beside := _beside_a_chain(one.loop, nest)) > 1:

@@ -39,7 +39,7 @@ def registers_of_vector(one: Candidate, nest: Nest) -> int:
     target, vectors = nest.target, -(-nest.size(one.loop) // one.lanes)
     if target.work_items or one.at_once is not None or not is_fixed(one.loop):
         return 1
-    if not all([_lies_near(n, one.loop) for n in nest.free if n.op in (Ops.LOAD, Ops.STORE)]):
+    if not all([_lies_near(n, one.loop) for n in (*nest.loads, *nest.stores)]):
         return 1
     work = [n for n in nest.free if is_work_along(n, one.loop, nest.free)]
     cycles = cycles_along(one.loop, nest.free)
@@ -77,7 +77,7 @@ def _room(one: Candidate, nest: Nest) -> int:
     """How many times as many lanes the most registers of a vector, and its type, have room for."""
     target = nest.target
     types = [n.dtype for n in nest.free if is_work_along(n, one.loop, nest.free)]
-    types += [n.dtype for n in nest.free if n.op is Ops.LOAD]
+    types += [n.dtype for n in nest.loads]
     nbytes = one.lanes * max([dtype.itemsize for dtype in types], default=1)
     registers = -(-nbytes // target.vector_bytes)
     return min(max(CYCLES_OF_REGISTERS) // registers, target.most_lanes // one.lanes)
