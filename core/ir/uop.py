@@ -451,23 +451,25 @@ def found_once(slot: str, find: _Found) -> _Found:
     Schedules ask the same terms thousands of times.
     """
     keep = getattr(_Parts, slot).__set__  # a UOp itself cannot be changed
-
     def of(root: UOp) -> frozenset[UOp]:
         if root.op is RANGE:
             return frozenset((root,))
-        if not hasattr(root, slot):
-            stack = [root]
-            while stack:
-                node = stack[-1]
-                new = [s for s in node.src if not hasattr(s, slot) and s.op is not RANGE]
-                if new:
-                    stack += new
-                    continue
-                stack.pop()
-                if not hasattr(node, slot):
-                    keep(node, find(node))
-        found: frozenset[UOp] = getattr(root, slot)
-        return found
+        known: frozenset[UOp] | None = getattr(root, slot, None)
+        return find_below(root) if known is None else known
+
+    def find_below(root: UOp) -> frozenset[UOp]:
+        stack = [root]
+        while True:
+            node = stack[-1]
+            new = [s for s in node.src if s.op is not RANGE and not hasattr(s, slot)]
+            if new:
+                stack += new
+                continue
+            found = find(node)
+            keep(node, found)
+            stack.pop()
+            if not stack:
+                return found
 
     return of
 

@@ -12,7 +12,7 @@ from itertools import count, takewhile
 from typing import Any
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import ACCUMULATOR, CONST, FILLED, RANGE, RESULT, WHERE
+from proofgrad.core.ir.op_names import ACCUMULATOR, FILLED, MULACC, RANGE, RESULT, SINK, WHERE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
@@ -45,12 +45,12 @@ def _check_that_all_stores_run(around: list[frozenset[UOp]]) -> None:
     A store may have fewer loops than others: copies of a tile that lie outside of the results, under a false mask.
     """
     some = frozenset().union(*around).difference(frozenset.intersection(*around))
-    if not all([loop.src[0].op is CONST and loop.src[0].arg > 0 for loop in some]):
+    if not all([loop.src[0].op is Ops.CONST and loop.src[0].arg > 0 for loop in some]):
         raise AssertionError("stores that run in different loops, of which one may never run")
 
 
 def _nodes_of(program: UOp) -> list[UOp]:
-    return [n for n in toposort((program,)) if n.op is not Ops.SINK]
+    return [n for n in toposort((program,)) if n.op is not SINK]
 
 
 # -- which loops a node runs in -----------------------------------------------------------------
@@ -231,7 +231,8 @@ def _units(paths: Mapping[UOp, Path]) -> tuple[Lists, Lists]:
             around = paths[source]
             if around is path and source.op is not RANGE:  # beside each other, as most are
                 needs[node][source] = None
-            elif source not in around[: (depth := _shared(path, around))]:  # no open counter
+            elif around is not path and source not in around[: (depth := _shared(path, around))]:
+                # No counter that is open.
                 needs[(*path, node)[depth]][(*around, source)[depth]] = None
     return inside, needs
 
@@ -244,18 +245,18 @@ def _shared(one: Path, other: Path) -> int:
 def _ordered(units: Units, needs: Lists) -> Units:
     """Units, each after the units it needs; otherwise in order of first appearance."""
     order: Units = {}
-    expanded = set[UOp]()
+    expanded = set[UOp]()  # of those that are not in order yet
     for start in [*_memory_of_group(units), *_by_step(units), *units]:
-        stack = [start]
+        stack = [] if start in order else [start]
         while stack:
             unit = stack[-1]
-            if unit in expanded:
+            waiting = [n for n in needs[unit] if n not in order] if unit in needs else ()
+            if not waiting:
                 order[stack.pop()] = None
+            elif unit in expanded or not expanded.isdisjoint(waiting):
+                raise AssertionError("two loops need each other's results")
             else:
                 expanded.add(unit)
-                waiting = [n for n in needs[unit] if n not in order]
-                if any([n in expanded for n in waiting]):
-                    raise AssertionError("two loops need each other's results")
                 stack.extend(reversed(waiting))
     return order
 
@@ -272,7 +273,7 @@ def _by_step(units: Iterable[UOp]) -> list[UOp]:
     """
     step_of: dict[UOp, int] = {}
     for unit in units:
-        if unit.op is Ops.MULACC:
+        if unit.op is MULACC:
             before = unit.src[2]
             while before.op is WHERE:  # a product under masks, or else what was before it
                 before = before.src[1]
