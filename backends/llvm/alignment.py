@@ -7,7 +7,7 @@ Index terms of Linear are machine integers of which every value fits (steps/narr
 
 from __future__ import annotations
 
-from proofgrad.core.ir.op_names import ADD, CONST, MUL, NEG, RANGE
+from proofgrad.core.ir.op_names import ADD, CONST, MUL, NEG, RANGE, SHL
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -27,7 +27,7 @@ def counts_up(term: UOp) -> bool:
 def largest_power_of_two(term: UOp) -> int:
     """A power of two up to MOST that divides the term."""
     known: dict[UOp, int] = {}
-    for node in toposort((term,), lambda n: n.op in (ADD, MUL, NEG, Ops.SHL)):
+    for node in toposort((term,), lambda n: n.op in (ADD, MUL, NEG, SHL)):
         below = [known.get(s, 1) for s in node.src]
         if node.op is CONST:
             known[node] = min(MOST, node.arg & -node.arg) or MOST
@@ -37,7 +37,7 @@ def largest_power_of_two(term: UOp) -> int:
             known[node] = min(MOST, below[0] * below[1])
         elif node.op is NEG:
             known[node] = below[0]
-        elif node.op is Ops.SHL and node.src[1].op is CONST:
+        elif node.op is SHL and node.src[1].op is CONST:
             known[node] = min(MOST, below[0] << min(node.src[1].arg, 8))
         else:
             known[node] = 1

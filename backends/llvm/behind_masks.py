@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from proofgrad.core.ir.op_names import BROADCAST, CAST
+from proofgrad.core.ir.op_names import BROADCAST, CAST, STORE
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -41,7 +41,7 @@ def behind_masks(
 
 def _is_one_under(store: UOp, by_data: Container[UOp]) -> bool:
     """Whether it stores one lane, under one mask that depends on data."""
-    if store.op is not Ops.STORE:
+    if store.op is not STORE:
         return False
     position, value = store.src[:2]
     return value.dtype.lanes == 1 and position.src[-1] in by_data and len(position.src) > 2

@@ -33,6 +33,7 @@ from proofgrad.core.compile.lowering.program_facts import (
 )
 from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import CONST, MUL, STORE
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -72,7 +73,7 @@ class _Printer(LoopPrinter, MemoryPrinter):
             self.writer.begin_block("exit")
         slots = list(parameters(self.linear))
         zeros = self._zeros()
-        stores = [node.src[0].src[0] for node in self.linear.src if node.op is Ops.STORE]
+        stores = [node.src[0].src[0] for node in self.linear.src if node.op is STORE]
         stored = frozenset([memory.arg[0] for memory in stores if memory.op is Ops.PARAM])
         first = self.dialect.open(self.name, slots, stored, self._needs())
         body = first + self.scratch + self.writer.lines
@@ -179,7 +180,7 @@ class _Printer(LoopPrinter, MemoryPrinter):
             self.registers[node] = write(self.writer, node, operands)
             if node in self.masks:
                 self.writer.widen(self.registers[node], node.dtype.lanes)
-            if node.op is Ops.MUL:
+            if node.op is MUL:
                 self.products[node] = self.writer.block
         else:
             raise CompileError(f"{node.op.name} is no part of Linear")
@@ -210,7 +211,7 @@ class _Printer(LoopPrinter, MemoryPrinter):
         self.registers[node] = convert(self.writer, value, source.dtype, node.dtype)
 
     def broadcast(self, node: UOp) -> None:
-        if node.src[0].op is not Ops.CONST:
+        if node.src[0].op is not CONST:
             scalar = self._register(node.src[0])
             is_vector = node.dtype.lanes > 1
             if scalar == literal(True, node.src[0].dtype):

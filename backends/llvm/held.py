@@ -12,7 +12,7 @@ from __future__ import annotations
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.core.compile.lowering.held_by_items import Held, held_by_items
 from proofgrad.core.compile.machine.target import PARTS_OF_SCORES
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import MMA
 from proofgrad.core.ir.uop import UOp
 
 UNROLLED = "llvm.loop.unroll.full"
@@ -22,7 +22,7 @@ def held_in_registers(linear: UOp, most_bytes: int) -> dict[UOp, Held]:
     """The memory of a group that its items hold: each up to so many bytes, and twice as many in all, as what is computed
     takes the place of what it is computed from. Of warps that multiply, items hold more."""
     found: dict[UOp, Held] = {}
-    if any([n.op is Ops.MMA for n in linear.src]):
+    if any([n.op is MMA for n in linear.src]):
         most_bytes *= PARTS_OF_SCORES
     left = 2 * most_bytes
     for memory, held in held_by_items(linear).items() if most_bytes else ():

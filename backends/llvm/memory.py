@@ -19,6 +19,7 @@ from proofgrad.backends.llvm.text import memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import INDEX, LOAD
 from proofgrad.core.ir.ops import ALU, CASTS, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -63,7 +64,7 @@ class Position(NamedTuple):
 
 def masks_by_data(linear: UOp) -> set[UOp]:
     """The masks of accesses that depend on what is loaded before."""
-    masks = {n.src[2] for n in linear.src if n.op is Ops.INDEX and len(n.src) > 2}
+    masks = {n.src[2] for n in linear.src if n.op is INDEX and len(n.src) > 2}
     return masks & by_data(linear) if masks else masks
 
 
@@ -74,7 +75,7 @@ def choices_by_data(linear: UOp) -> set[UOp]:
     made = {n for n in linear.src if n.op in _CHOICES and n.dtype.is_int and n.dtype.lanes == 1}
     if not made:
         return made
-    positions = [node.src[1] for node in linear.src if node.op is Ops.INDEX]
+    positions = [node.src[1] for node in linear.src if node.op is INDEX]
     made.intersection_update(toposort(positions, lambda n: n.op in ALU or n.op in CASTS))
     return made & by_data(linear)
 
@@ -88,7 +89,7 @@ def by_data(linear: UOp) -> set[UOp]:
     """The nodes that depend on what is loaded, and the loads."""
     read: set[UOp] = set()
     for node in linear.src:
-        if node.op is Ops.LOAD or not read.isdisjoint(node.src):
+        if node.op is LOAD or not read.isdisjoint(node.src):
             read.add(node)
     return read
 

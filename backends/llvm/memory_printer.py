@@ -50,7 +50,7 @@ from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.fragments import Fragments, fragments_of
-from proofgrad.core.ir.op_names import ACCUMULATOR
+from proofgrad.core.ir.op_names import ACCUMULATOR, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -77,10 +77,10 @@ class MemoryPrinter(PrinterState):
             mask=None if mask is None else self._register(mask),
             mask_lanes=1 if mask is None else mask.dtype.lanes,
             of_group=buffer in self.of_group,
-            of_item=buffer.op is not Ops.PARAM and buffer not in self.of_group,
+            of_item=buffer.op is not PARAM and buffer not in self.of_group,
             is_by_data=mask in self.by_data,
         )
-        is_aligned = buffer.op is Ops.PARAM or buffer in self.of_group
+        is_aligned = buffer.op is PARAM or buffer in self.of_group
         if self.dialect.memory_bytes > 1 and is_aligned and index.dtype.lanes == 1:
             position = position._replace(multiple_of=largest_power_of_two(index))
         if is_held and index.dtype.lanes == 1:

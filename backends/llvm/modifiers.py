@@ -9,14 +9,13 @@ Bit for bit, but for the sign of NaN: products are rounded alike on both sides o
 
 from __future__ import annotations
 
-from proofgrad.core.ir.op_names import BROADCAST, CONST, MUL
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import AND, BROADCAST, CMPLT, CONST, MUL
 from proofgrad.core.ir.uop import UOp
 
 
 def magnitude_below(node: UOp) -> tuple[UOp, UOp] | None:
     """x and c of what says that a float is between -c and c; None: it says something else."""
-    if node.op is not Ops.AND or any([s.op is not Ops.CMPLT for s in node.src]):
+    if node.op is not AND or any([s.op is not CMPLT for s in node.src]):
         return None
     for one, other in (node.src, node.src[::-1]):
         (value, high), (low, same) = one.src, other.src

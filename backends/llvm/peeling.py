@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
-from proofgrad.core.ir.op_names import ADD, AND, BROADCAST, CONST, END, MUL, RANGE, STORE
+from proofgrad.core.ir.op_names import ADD, AND, BROADCAST, CMPLT, CONST, END, MUL, RANGE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -84,7 +84,7 @@ def _has_a_last(loop: UOp) -> bool:
 
 def _holds_before_last(node: UOp, loop: UOp) -> bool:
     """Whether a node is `term < limit`, of numbers that grow with the loop, and holds in the last iteration but one."""
-    if node.op is not Ops.CMPLT or node.src[0].dtype.is_float:
+    if node.op is not CMPLT or node.src[0].dtype.is_float:
         return False
     term, limit = [_line(source, loop) for source in node.src]
     if term is None or limit is None or limit[0] or term[0] <= 0:

@@ -44,7 +44,7 @@ from proofgrad.core.compile.lowering.program_facts import group_size, lanes_apar
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
-from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, LOAD
+from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, FILLED, LOAD
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, is_of_group, toposort
 
@@ -60,7 +60,7 @@ class PrinterState(ABC):
         self.products: dict[UOp, str] = {}  # in which block each stands
         self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
         self.loops: list[OpenLoop] = []
-        kept = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
+        kept = [n for n in linear.src if n.op is FILLED and is_of_group(n.src[1:])]
         self.held = held_in_registers(linear, dialect.row_part_bytes)
         self.written_out = frozenset().union(*[x.loops for x in self.held.values()])
         self.held.update({n: self.held[m] for n in kept if (m := memory_of(n)) in self.held})

@@ -29,6 +29,7 @@ from proofgrad.core.ir.op_names import (
     ADD,
     AND,
     BROADCAST,
+    CMPLT,
     CONST,
     END,
     INDEX,
@@ -37,6 +38,7 @@ from proofgrad.core.ir.op_names import (
     RANGE,
     STORE,
     UPDATE,
+    WHERE,
 )
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, counters_in, toposort
@@ -107,7 +109,7 @@ def _asked(node: UOp, are_vectors: bool) -> tuple[UOp, ...]:
     """The masks that a node chooses by."""
     if are_vectors and node.op is INDEX:
         return tuple([mask for mask in node.src[2:] if mask.dtype.lanes > 1])
-    return node.src[:1] if node.op is Ops.WHERE else ()
+    return node.src[:1] if node.op is WHERE else ()
 
 
 def end_of_asked(nodes: Sequence[UOp], end: int, masks: tuple[UOp, ...]) -> int:
@@ -149,7 +151,7 @@ def growing_masks(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
 
 def _grows(node: UOp, loop: UOp) -> bool:
     """Whether a node is `term < limit`, numbers of which the first alone grows with the loop, and changes with others."""
-    if node.op is not Ops.CMPLT or node.dtype.lanes > 1 or node.src[0].dtype.is_float:
+    if node.op is not CMPLT or node.dtype.lanes > 1 or node.src[0].dtype.is_float:
         return False
     term, limit = node.src
     is_known = size_of(loop) > 1 if is_fixed(loop) else False

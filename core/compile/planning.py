@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from proofgrad.core.compile.passes.memory import first_element, memory_below
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import COPY
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import Progress
@@ -28,7 +28,7 @@ def plan_of(
     for number, call in enumerate(graph.src):
         if progress is not None:
             progress.done(number)
-        body, is_copy = call.src[0], call.src[0].src[0].op is Ops.COPY
+        body, is_copy = call.src[0], call.src[0].src[0].op is COPY
         compiled.append(() if is_copy else kernels_of(body, call.arg.device))
         launches.add(call, compiled[-1])
     return launches.plan(), compiled

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from weakref import ref
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
-from proofgrad.core.ir.op_names import CONST, RANGE
+from proofgrad.core.ir.op_names import ADD, CONST, MUL, RANGE, SINK
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import TENSOR_SHAPES, Shape, ShapeError, show, tensor_shape
 
@@ -119,12 +119,12 @@ class UOp(_Parts):
     @staticmethod
     def const(dtype: DType, value: Any) -> UOp:
         """The constant `value` of the scalar type `dtype`. Raises: OverflowError."""
-        return UOp(Ops.CONST, dtype, (), as_constant(value, dtype))
+        return UOp(CONST, dtype, (), as_constant(value, dtype))
 
     @staticmethod
     def index(value: int) -> UOp:
         """A constant of type `index`, a mathematical integer."""
-        return UOp(Ops.CONST, dtypes.index, (), value)
+        return UOp(CONST, dtypes.index, (), value)
 
     @staticmethod
     def range(
@@ -201,7 +201,7 @@ class UOp(_Parts):
         return self.alu(Ops.NOT)
 
     def __add__(self, other: Any) -> UOp:
-        return self.alu(Ops.ADD, self._operand(other)) if _is_operand(other) else NotImplemented
+        return self.alu(ADD, self._operand(other)) if _is_operand(other) else NotImplemented
 
     def __radd__(self, other: Any) -> UOp:
         return self._operand(other).alu(Ops.ADD, self)
@@ -215,7 +215,7 @@ class UOp(_Parts):
         return self._operand(other) - self
 
     def __mul__(self, other: Any) -> UOp:
-        return self.alu(Ops.MUL, self._operand(other)) if _is_operand(other) else NotImplemented
+        return self.alu(MUL, self._operand(other)) if _is_operand(other) else NotImplemented
 
     def __rmul__(self, other: Any) -> UOp:
         return self._operand(other).alu(Ops.MUL, self)
@@ -404,7 +404,7 @@ def _is_operand(other: Any) -> bool:
 
 def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:
     """Every node below and including `roots`, sources first, without recursion."""
-    if enter is None and type(roots) is tuple and len(roots) == 1 and roots[0].op is Ops.SINK:
+    if enter is None and type(roots) is tuple and len(roots) == 1 and roots[0].op is SINK:
         return [*_below(roots[0]), roots[0]]
     return _in_order(roots, enter)
 
@@ -451,6 +451,7 @@ def found_once(slot: str, find: _Found) -> _Found:
     Schedules ask the same terms thousands of times.
     """
     keep = getattr(_Parts, slot).__set__  # a UOp itself cannot be changed
+
     def of(root: UOp) -> frozenset[UOp]:
         if root.op is RANGE:
             return frozenset((root,))

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, ref
 from proofgrad.core.compile.nests.sums_of_products import is_product
 from proofgrad.core.compile.nests.terms_by_position import is_long_by_position
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, COPY, DETACH, EXPAND, PAD
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -125,7 +125,7 @@ def _sums(found: Mapping[UOp, Sequence[UOp]], node: UOp) -> list[UOp]:
     """What was found of the cotangent of a node, added up."""
     added: list[UOp] = []
     for part in _places_in_groups(found.get(node, ())):
-        _add(added, part, node.op is Ops.EXPAND)
+        _add(added, part, node.op is EXPAND)
     return added
 
 
@@ -134,7 +134,7 @@ def _places_in_groups(parts: Sequence[UOp]) -> Sequence[UOp]:
 
     pad(x, a + c) + pad(y, b + c)   =   pad(pad(x, a) + pad(y, b), c)
     """
-    placed = [part for part in parts if part.op is Ops.PAD and is_plain(sum(part.arg, ()))]
+    placed = [part for part in parts if part.op is PAD and is_plain(sum(part.arg, ()))]
     if len(placed) <= GROUP:
         return parts
     grouped = set(placed)
@@ -182,7 +182,7 @@ def _parts(library: Library, facts: Facts, node: UOp, cotangent: UOp) -> tuple[U
         return node.arg.parts(node, cotangent)
     if node.op is CONTIGUOUS:  # whose number only tells it apart
         node = UOp(CONTIGUOUS, node.dtype, node.src)
-    if node.op is not Ops.COPY:
+    if node.op is not COPY:
         rules = library.sets[library.cotangents]
         return cotangents(rules, _of_numbers(node), cotangent, facts, library.journal)
     below = reversed(node.src[0].toposort())

@@ -19,7 +19,8 @@ from proofgrad.core.compile.schedule.operation_cycles import (
     OPERATION_CYCLES,
     SHORT_CYCLES,
 )
-from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.op_names import ADD, SINK
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
@@ -77,7 +78,7 @@ def parts_of_long_sums(nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
     added: dict[UOp, int] = {}  # so many additions follow each other
     for node in nodes:
         before = max([added[source] for source in node.src], default=0)
-        is_sum = node.op is Ops.ADD and node not in stored
+        is_sum = node.op is ADD and node not in stored
         added[node] = before + 1 if is_sum else 0
     for root in _roots(nodes, stored):
         inside = computed_by(root, stored)
@@ -137,7 +138,7 @@ def _cycles_of_kernels(nodes: Sequence[UOp], stored: set[UOp], ends: set[UOp]) -
 def _roots(nodes: Sequence[UOp], stored: set[UOp]) -> list[UOp]:
     """What kernels end with."""
     roots = [node for node in nodes if node in stored]
-    roots += [source for node in nodes if node.op is Ops.SINK for source in node.src]
+    roots += [source for node in nodes if node.op is SINK for source in node.src]
     return list(dict.fromkeys(roots))
 
 

@@ -18,6 +18,7 @@ from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, is_product
 from proofgrad.core.compile.schedule.contraction import pays_a_kernel, pays_tiles
 from proofgrad.core.compile.schedule.operation_cycles import SHORT_CYCLES
+from proofgrad.core.ir.op_names import FLIP, REDUCE_AXIS
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
@@ -69,7 +70,7 @@ def end_of_epilogue(
             break
         if (is_turned and _turns_last(meeting)) or (is_masked and _pads_last(meeting)):
             break
-        if is_tiled and is_long and meeting.op is Ops.FLIP:
+        if is_tiled and is_long and meeting.op is FLIP:
             break
         end = meeting
     # What is picked is stored in the order in which it is read: readers see it turned.
@@ -243,7 +244,7 @@ def _none_twice(
             seen.add(user)
             if not _uses_once(user, movement) or (user is not end and user in stored):
                 return False
-            if reductions is not None and user.op is Ops.REDUCE_AXIS and user not in reductions:
+            if reductions is not None and user.op is REDUCE_AXIS and user not in reductions:
                 return False
             if user is not end:
                 stack.append(user)
@@ -251,7 +252,7 @@ def _none_twice(
 
 
 def _uses_once(user: UOp, movement: frozenset[Ops]) -> bool:
-    if user.op is Ops.REDUCE_AXIS:
+    if user.op is REDUCE_AXIS:
         combined = elements([user.src[0].shape[axis] for axis in user.arg[1]])
         return combined <= LARGEST_OUTER_REDUCTION
     return user.op in ELEMENTWISE or user.op in movement or user.op in _SAME

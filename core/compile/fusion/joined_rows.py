@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from proofgrad.core.compile.fusion.work import MOST_NODES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.ir.op_names import DETACH, EXPAND, PERMUTE, RESHAPE, SHRINK
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
@@ -50,7 +51,7 @@ def joined_rows(value: UOp, axis: int, stored: Container[UOp] = ()) -> JoinedRow
         node, axis, offset = waiting.pop()
         if node in stored:
             continue
-        if node.op is Ops.RESHAPE:
+        if node.op is RESHAPE:
             lengths = _rows_joined(node, axis)
             if lengths and _lies_apart(node.src[0], stored):
                 return JoinedRows(tuple(lengths), offset)
@@ -62,19 +63,19 @@ def joined_rows(value: UOp, axis: int, stored: Container[UOp] = ()) -> JoinedRow
 
 def _below(node: UOp, axis: int) -> list[tuple[UOp, int, int]]:
     """The sources in which an axis is one axis of the same elements, which of theirs, and so many behind its first one the first of `node` is."""
-    if node.op in ELEMENTWISE or node.op is Ops.DETACH:
+    if node.op in ELEMENTWISE or node.op is DETACH:
         return [(source, axis, 0) for source in node.src if len(source.shape) == len(node.shape)]
-    if node.op is Ops.PERMUTE:
+    if node.op is PERMUTE:
         return [(node.src[0], node.arg[axis], 0)]
-    if node.op is Ops.RESHAPE:
+    if node.op is RESHAPE:
         before, size = node.src[0].shape, node.shape[axis]
         outer = prod(node.shape[:axis])
         same = [a for a, n in enumerate(before) if n == size and prod(before[:a]) == outer]
         return [(node.src[0], same[0], 0)] if same else []
     if node.op in _CUTS and is_plain(node.arg[axis]):
         first, _ = node.arg[axis]
-        return [(node.src[0], axis, first if node.op is Ops.SHRINK else -first)]
-    if node.op in _APART or node.op is Ops.EXPAND:
+        return [(node.src[0], axis, first if node.op is SHRINK else -first)]
+    if node.op in _APART or node.op is EXPAND:
         source = node.src[0]
         return [(source, axis, 0)] if source.shape[axis] == node.shape[axis] else []
     return []

@@ -14,7 +14,8 @@ from collections.abc import Container, Mapping, Sequence
 
 from proofgrad.core.compile.fusion.views import MOST_PLACED, as_computed, some_of
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.op_names import PAD
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 
@@ -31,7 +32,7 @@ def joined_for_several(
     placed: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
         found = some_of([placed[source] for source in node.src])
-        if node.op is Ops.PAD:
+        if node.op is PAD:
             found |= {node}
         elif len(found) >= MOST_PLACED and node in repetitions:
             value = as_computed(node)

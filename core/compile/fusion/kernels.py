@@ -34,6 +34,16 @@ from proofgrad.core.compile.schedule.copies import MOST_CHOSEN
 from proofgrad.core.compile.schedule.operation_cycles import COSTLY
 from proofgrad.core.compile.steps.store import below_reshape, store
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
+from proofgrad.core.ir.op_names import (
+    BUFFER,
+    CONTIGUOUS,
+    COPY,
+    EXPAND,
+    PAD,
+    REDUCE_AXIS,
+    RESHAPE,
+    SKEW,
+)
 from proofgrad.core.ir.ops import CONVERSIONS, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, known_below, toposort
@@ -59,7 +69,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     stored = {s for s in map(below_reshape, root.src) if s.op is not Ops.BUFFER}
     same = _stored_as_roots(root, consumers)
     for node in nodes:
-        if node.op is Ops.COPY or (node.op is Ops.CONTIGUOUS and node not in same):
+        if node.op is COPY or (node.op is CONTIGUOUS and node not in same):
             stored.add(node)
             if node.op is Ops.COPY and node.src[0].op is not Ops.BUFFER:
                 stored.add(node.src[0])
@@ -69,7 +79,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     masks = comparisons_with_counters(nodes)
     selecting = with_what_is_compared(nodes, masks)
     for node in nodes:
-        if node.op is Ops.REDUCE_AXIS:
+        if node.op is REDUCE_AXIS:
             is_choice = selects(node, selecting)
             end = end_of_epilogue(node, consumers, meets.nearest, stored, target, is_choice)
             stored.add(end)
@@ -82,19 +92,15 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     regrouped = _leads_to_other_rows(nodes, stored)
     work = _Work(stored, consumers, CONVERSIONS if target.lockstep > 1 else _CAST)
     for node in nodes:
-        if node.op is Ops.EXPAND and (
+        if node.op is EXPAND and (
             _worth_storing(node, work, leads_to_reduction)
             or (node not in selecting and _is_computed_again(node, work, target))
         ):
             work.store(_below_movement(node.src[0], stored))
-        if (
-            node.op is Ops.PAD
-            and node in leads_to_reduction
-            and is_read_often(node, consumers, target)
-        ):
+        if node.op is PAD and node in leads_to_reduction and is_read_often(node, consumers, target):
             work.store(_as_far_as_shown(as_it_is_multiplied(node, consumers, target), consumers))
         if (
-            node.op is Ops.RESHAPE
+            node.op is RESHAPE
             and not target.work_items
             and node not in selecting
             and is_divided_out(node, stored, target)
@@ -107,7 +113,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             and is_cut_within_rows(node, stored, target)
         ):
             work.store(node)
-    kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
+    kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is COPY}
     kept.update(*beside)
     for end, reductions in ends.items():
         if any(map(is_running, reductions)):
@@ -208,7 +214,7 @@ def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
     """Nodes whose elements are read, unstored, by the loop of a reduction."""
     leads: set[UOp] = set()
     for node in reversed(nodes):
-        if node.op is Ops.REDUCE_AXIS or (node in leads and node not in stored):
+        if node.op is REDUCE_AXIS or (node in leads and node not in stored):
             leads.update(node.src)
     return leads
 
@@ -218,7 +224,7 @@ def _leads_to_other_rows(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
     leads = set[UOp]()
     for node in reversed(nodes):
         if (node in leads and node not in stored) or (
-            node.op is Ops.RESHAPE
+            node.op is RESHAPE
             and [n for n in node.shape if n != 1] != [n for n in node.src[0].shape if n != 1]
         ):
             leads.update(node.src)
@@ -261,8 +267,8 @@ def _left_by_their_rows(by_row: set[UOp], nodes: list[UOp], work: _Work) -> set[
     element that reads them."""
     found = set[UOp]()
     for node in nodes if by_row else ():
-        source = _below_movement(node.src[0], work.stored) if node.op is Ops.EXPAND else node
-        if node.op is Ops.EXPAND and source in by_row and _worth_storing(node, work, set()):
+        source = _below_movement(node.src[0], work.stored) if node.op is EXPAND else node
+        if node.op is EXPAND and source in by_row and _worth_storing(node, work, set()):
             if not work.of(source).reduces:
                 found.add(source)
                 work.store(source)
@@ -307,16 +313,16 @@ class _Work:
             source,
             self._known,
             self._find,
-            lambda node: [s for s in node.src if s not in stored and s.op is not Ops.BUFFER],
+            lambda node: [s for s in node.src if s not in stored and s.op is not BUFFER],
         )
 
     def _find(self, node: UOp) -> _Found:
         computes = node.op in ELEMENTWISE and node.op not in self._free
         reads, is_costly = False, computes and node.op in COSTLY
         has_functions = is_costly and node.dtype.is_float
-        reduces = node.op is Ops.REDUCE_AXIS and node.shape != node.src[0].shape
+        reduces = node.op is REDUCE_AXIS and node.shape != node.src[0].shape
         for source in node.src:
-            if source in self.stored or source.op is Ops.BUFFER:
+            if source in self.stored or source.op is BUFFER:
                 reads = True
             else:
                 found = self._known[source]
@@ -328,7 +334,7 @@ class _Work:
 
 def _below_movement(node: UOp, stored: set[UOp]) -> UOp:
     """What `node` shows through movement operations, or a view of it that has a buffer already, or as much of it as a variable says."""
-    while node.op in _TRANSPARENT and node.op not in (Ops.PAD, Ops.SKEW) and node not in stored:
+    while node.op in _TRANSPARENT and node.op not in (PAD, SKEW) and node not in stored:
         if _is_cut_by_variable(node):
             break
         node = node.src[0]

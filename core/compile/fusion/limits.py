@@ -25,6 +25,7 @@ from proofgrad.core.compile.fusion.views import computed_again, joined_again
 from proofgrad.core.compile.fusion.work import cycles_of_work, pays_a_buffer
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.operation_cycles import OPERATION_CYCLES, SHORT_CYCLES
+from proofgrad.core.ir.op_names import BUFFER, REDUCE_AXIS
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain, names_variables
 from proofgrad.core.ir.uop import UOp
@@ -109,7 +110,7 @@ def _of_kernels_that_read_more(most: int, nodes: Sequence[UOp], stored: set[UOp]
     buffers: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
         read = _read(node, most, buffers, ends)
-        if node.op is Ops.BUFFER or node in ends:
+        if node.op is BUFFER or node in ends:
             read = frozenset({node})
         variables = _variables(node)
         buffers[node] = read | variables if variables else read
@@ -185,7 +186,7 @@ def _of_large_kernels(
     for node in nodes:
         run, read = _together(node.src, reductions), _read(node, most, buffers, ends)
         length = max([chain[source] for source in node.src], default=0)
-        if node.op is Ops.REDUCE_AXIS:
+        if node.op is REDUCE_AXIS:
             run |= {node}
         elif node.op in ELEMENTWISE:
             length += 1
@@ -193,7 +194,7 @@ def _of_large_kernels(
             is_large = len(run) > MOST_REDUCTIONS or length > LONGEST_CHAIN
             if is_large or (times and _pays_to_store(node, ends, read, times, consumers, target)):
                 ends.add(node)
-        is_read = node.op is Ops.BUFFER or node in ends
+        is_read = node.op is BUFFER or node in ends
         reductions[node] = _NONE if is_read else run
         buffers[node] = frozenset({node}) if is_read else read
         chain[node] = 0 if is_read else length

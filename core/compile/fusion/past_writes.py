@@ -18,6 +18,7 @@ from proofgrad.core.compile.steps.read_through import (
     reads_what_is_written,
 )
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
+from proofgrad.core.ir.op_names import SHRINK
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -37,7 +38,7 @@ def read_what_was_written(program: TensorProgram, context: Context) -> TensorPro
 
 def _read_past(nodes: Sequence[UOp]) -> set[UOp]:
     """Slices that show what is below, and the operations that lead to values of which nothing but slices is read."""
-    slices = [node for node in nodes if node.op is Ops.SHRINK]
+    slices = [node for node in nodes if node.op is SHRINK]
     found = {node for node in slices if reads_what_is_written(node)}
     computed: dict[UOp, list[UOp]] = {}
     for taken in slices:

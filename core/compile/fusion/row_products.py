@@ -20,6 +20,7 @@ from proofgrad.core.compile.schedule.row_products import pays, pays_in_blocks
 from proofgrad.core.compile.schedule.warp_rows import pays_in_warps
 from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import REDUCE_AXIS
 from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
@@ -138,7 +139,7 @@ def _reductions_run(nodes: list[UOp], stored: set[UOp]) -> dict[UOp, frozenset[U
     """
     found: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
-        run = frozenset((node,)) if node.op is Ops.REDUCE_AXIS else _NONE
+        run = frozenset((node,)) if node.op is REDUCE_AXIS else _NONE
         for source in node.src:
             more = _NONE if source in stored or len(run) > MOST_REDUCTIONS else found[source]
             if not more <= run:

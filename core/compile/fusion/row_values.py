@@ -22,6 +22,7 @@ from proofgrad.core.compile.fusion.work import (
 )
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.ir.op_names import REDUCE_AXIS
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
@@ -70,7 +71,7 @@ def _behind_reductions(nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
     """Nodes that need the result of a reduction of their kernel."""
     found: set[UOp] = set()
     for node in nodes:
-        if node.op is Ops.REDUCE_AXIS or any([s in found and s not in stored for s in node.src]):
+        if node.op is REDUCE_AXIS or any([s in found and s not in stored for s in node.src]):
             found.add(node)
     return found
 
@@ -79,7 +80,7 @@ def _loops_by(
     user: UOp, node: UOp, loops: Mapping[UOp, frozenset[UOp]], stored: set[UOp]
 ) -> frozenset[UOp]:
     """The loops that read a node through one of its users: of a reduction that runs in no tiles, or of what is stored; a slice stands for its own."""
-    if user.op is Ops.REDUCE_AXIS:
+    if user.op is REDUCE_AXIS:
         return _NONE if is_contraction(user) else frozenset({user})
     is_slice = user.op in MOVEMENT and elements(user.shape) < elements(node.shape)
     return frozenset({user}) if user in stored or (is_slice and loops[user]) else loops[user]

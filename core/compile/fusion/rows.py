@@ -21,6 +21,7 @@ from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.cache_sets import lines_that_stay
 from proofgrad.core.compile.schedule.threads import operations_worth_sharing
+from proofgrad.core.ir.op_names import CONTIGUOUS, DETACH, EXPAND, REDUCE_AXIS
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -71,7 +72,7 @@ def _longest_reductions(nodes: list[UOp], stored: set[UOp]) -> dict[UOp, int]:
     longest: dict[UOp, int] = {}
     for node in nodes:
         inside = [longest[s] for s in node.src if s not in stored]
-        if node.op is Ops.REDUCE_AXIS:
+        if node.op is REDUCE_AXIS:
             inside.append(prod([node.src[0].shape[axis] for axis in node.arg[1]]))
         longest[node] = max(inside, default=0)
     return longest
@@ -141,7 +142,7 @@ def _carried(user: UOp, below: UOp, axes: Axes | None, through: Through) -> Axes
     """The axes of `user` along which what it reads of `below` changes; None: not along its own."""
     if axes is None:
         return None
-    if user.op in ELEMENTWISE or user.op in (Ops.EXPAND, Ops.DETACH, Ops.CONTIGUOUS):
+    if user.op in ELEMENTWISE or user.op in (EXPAND, DETACH, CONTIGUOUS):
         return axes
     if user.op is Ops.REDUCE_AXIS:
         return None if axes.intersection(user.arg[1]) else axes

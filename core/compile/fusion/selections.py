@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from proofgrad.core.compile.fusion.work import may_select_a_term
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.schedule.scatters import pays_scatter
+from proofgrad.core.ir.op_names import IOTA
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
@@ -23,7 +24,7 @@ def comparisons_with_counters(nodes: list[UOp]) -> set[UOp]:
     counters: set[UOp] = set()  # made of counters and constants only
     found: set[UOp] = set()
     for node in nodes:
-        if node.op is Ops.IOTA or (
+        if node.op is IOTA or (
             (node.op in ELEMENTWISE or node.op in MOVEMENT)
             and any([s in counters for s in node.src])
             and all([s in counters or not _shown(s).src for s in node.src])

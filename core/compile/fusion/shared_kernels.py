@@ -17,7 +17,7 @@ from proofgrad.core.compile.passes.memory import changed_in_part, memory_below
 from proofgrad.core.compile.steps.exchange import exchange
 from proofgrad.core.compile.steps.read_parts import parts_of, read_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import COPY
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -77,5 +77,5 @@ def _is_row_or_step(taken: UOp, part: UOp) -> bool:
 
 def order_operands(program: TensorProgram, context: Context) -> TensorProgram:
     """Operands of commutative operations stand in one order, whatever memory they read."""
-    calls = [call for call in program.graph.src if call.src[0].src[0].op is not Ops.COPY]
+    calls = [call for call in program.graph.src if call.src[0].src[0].op is not COPY]
     return exchange(program, calls) if calls else program

@@ -22,6 +22,7 @@ from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import REGISTERS_A_WIDE_VECTOR
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, reduce_in_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
+from proofgrad.core.ir.op_names import REDUCE_AXIS
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -49,7 +50,7 @@ def split_long_reductions(program: TensorProgram, context: Context) -> TensorPro
     """Reduce blocks first where a reduction has few results, or runs over rows that lie far apart."""
     parts: dict[UOp, Parts] = {}
     for node in toposort((program.graph,)):
-        if node.op is Ops.REDUCE_AXIS and (chosen := _parts(node, context.target)) is not None:
+        if node.op is REDUCE_AXIS and (chosen := _parts(node, context.target)) is not None:
             parts[node] = chosen
     return reduce_in_parts(program, parts)
 

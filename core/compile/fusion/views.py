@@ -19,6 +19,7 @@ from proofgrad.core.compile.fusion.work import (
     pays_a_buffer,
 )
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.ir.op_names import EXPAND, PAD, REDUCE_AXIS
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
@@ -53,7 +54,7 @@ def joined_again(nodes: Sequence[UOp], stored: set[UOp]) -> set[UOp]:
     placed: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
         found = some_of([placed[source] for source in node.src])
-        if node.op is Ops.PAD:
+        if node.op is PAD:
             source = _below_shape(node.src[0])
             if len(found) >= MOST_PLACED and source.op in ELEMENTWISE:
                 added.add(source)
@@ -138,9 +139,9 @@ def _views_by(
     known: dict[tuple[UOp, _View], _View],
 ) -> frozenset[_View]:
     """The views of `node` that one of its users has."""
-    if user.op is Ops.REDUCE_AXIS:
+    if user.op is REDUCE_AXIS:
         return frozenset({_View(user, 0, elements(node.shape))})
-    if user.op is Ops.EXPAND:
+    if user.op is EXPAND:
         most = elements(node.shape)
         return frozenset([v._replace(size=min(v.size, most)) for v in views[user]])
     if user.op not in _ELSEWHERE:

@@ -21,6 +21,7 @@ from proofgrad.core.compile.schedule.operation_cycles import (
     SHORT_CYCLES,
 )
 from proofgrad.core.compile.schedule.wide_vectors import cycles_of_row
+from proofgrad.core.ir.op_names import ADD, PAD, REDUCE_AXIS, WHERE
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
@@ -66,7 +67,7 @@ def cycles_of_reductions(end: UOp, stored: Container[UOp], target: Target | None
     near = [n for n in _near(end, stored) if n is end or n not in stored]
     gathered = 0.0 if target is None else target.core.gather_cycles * target.lanes(end.dtype)
     cycles = 0.0
-    for node in [n for n in near if n.op is Ops.REDUCE_AXIS]:
+    for node in [n for n in near if n.op is REDUCE_AXIS]:
         may_select = may_select_a_term(node, stored)
         is_gathered = (may_select or _is_short(node)) and _reads_along(node)
         term = 0.0 if may_select else SHORT_CYCLES + cycles_of_work(node.src[0], stored)
@@ -158,7 +159,7 @@ def apart_from_rows(
         found.update([v for r in reductions if (v := _wasted_before(r, stored, target))])
     written_out = _written_out(nodes)
     for node in nodes:
-        if node.op is Ops.PAD and is_plain(node.shape):
+        if node.op is PAD and is_plain(node.shape):
             value = _joined_before(node, stored | found) if node in written_out else node.src[0]
             source = None if value is None else _below_views(value, stored)
             if source and source not in stored and _is_padded(node, source, stored, target):
@@ -170,9 +171,9 @@ def _written_out(nodes: Sequence[UOp]) -> set[UOp]:
     """What is put into its place among others along a short axis, each of whose elements a kernel computes by itself (schedule/copies.py)."""
     joined: dict[UOp, UOp] = {}
     for node in reversed(nodes):
-        if node.op is Ops.ADD or node.op is Ops.WHERE:
+        if node.op is ADD or node.op is WHERE:
             joined.update(dict.fromkeys(node.src[-2:], joined.get(node, node)))
-    pads = [node for node in nodes if node.op is Ops.PAD and node in joined]
+    pads = [node for node in nodes if node.op is PAD and node in joined]
     placed = [pad for pad in pads if is_plain((*pad.shape, *sum(pad.arg, ())))]
     borders: dict[tuple[UOp, int], set[int]] = {}
     for pad in placed:
@@ -391,7 +392,7 @@ def _is_padded(pad: UOp, source: UOp, stored: set[UOp], target: Target) -> bool:
     if lanes < 2 or (source.op not in ELEMENTWISE and source.op is not Ops.REDUCE_AXIS):
         return False
     near = _near(source, stored)
-    if len(near) >= MOST_NODES or any([is_running(n) for n in near if n.op is Ops.REDUCE_AXIS]):
+    if len(near) >= MOST_NODES or any([is_running(n) for n in near if n.op is REDUCE_AXIS]):
         return False
     size = elements(source.shape)
     cycles = cycles_of_work(source, stored) * (vectors_of_rows(pad.shape, lanes) - size / lanes)

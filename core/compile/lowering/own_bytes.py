@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from proofgrad.core.compile.lowering.program_facts import parameters, range_of_role
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import LOAD, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -27,8 +28,8 @@ def own_bytes(linear: UOp) -> tuple[int, ...]:
     found: dict[UOp, set[int]] = {memory: set() for memory in slots.values()}
     known: dict[UOp, _Sum | None] = {}
     for node in linear.src:
-        if node.op is Ops.LOAD or node.op is Ops.STORE:
-            memory, value = node.src[0].src[0], node.src[1] if node.op is Ops.STORE else node
+        if node.op is LOAD or node.op is STORE:
+            memory, value = node.src[0].src[0], node.src[1] if node.op is STORE else node
             if memory in found and 0 not in found[memory]:  # with it, nothing else is asked
                 found[memory].add(_own_elements(node.src[0], value.dtype.lanes, loop, known))
     return tuple([_bytes(slots.get(k), found) for k in range(max(slots) + 1)])

@@ -11,7 +11,7 @@ from math import prod
 
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.ir.evaluate import evaluate
-from proofgrad.core.ir.op_names import CONST
+from proofgrad.core.ir.op_names import CONST, RANGE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -78,7 +78,7 @@ def unshared_reductions(kernel: UOp) -> list[list[UOp]]:
 
 def fresh_number(*graphs: UOp) -> int:
     """A number that no loop of the graphs has; loops of larger numbers run inside of others."""
-    return 1 + max([n.arg[0] for n in toposort(graphs) if n.op is Ops.RANGE], default=-1)
+    return 1 + max([n.arg[0] for n in toposort(graphs) if n.op is RANGE], default=-1)
 
 
 def elements_of(memory: UOp) -> int:

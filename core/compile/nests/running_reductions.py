@@ -7,6 +7,7 @@ Owns: how one is told from other reductions, before there are kernels. Does not 
 
 from __future__ import annotations
 
+from proofgrad.core.ir.op_names import CAST, REDUCE_AXIS, WHERE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp, toposort
@@ -25,13 +26,11 @@ def is_running(node: UOp) -> bool:
 
 def runs_along(node: UOp) -> frozenset[int]:
     """The axes of the results along which a running reduction goes further; none: it is another one."""
-    if node.op is not Ops.REDUCE_AXIS or elements(node.src[0].shape) <= SHORT * elements(
-        node.shape
-    ):
+    if node.op is not REDUCE_AXIS or elements(node.src[0].shape) <= SHORT * elements(node.shape):
         return frozenset()
     axes = frozenset(node.arg[1])
     value = node.src[0]
-    while value.op is Ops.CAST or value.op is Ops.WHERE:
+    while value.op is CAST or value.op is WHERE:
         if value.op is Ops.WHERE and _is_order_of_counters(value.src[0]):
             told = varying(value.src[0])
             others = varying(value.src[1]) | varying(value.src[2])

@@ -10,8 +10,19 @@ from functools import lru_cache
 
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.fragments import own_loops
-from proofgrad.core.ir.op_names import ADD, CONST, LOAD, LOCAL_BUFFER, MMA, MUL, NEG, REDUCE, STORE
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.op_names import (
+    ADD,
+    CONST,
+    LOAD,
+    LOCAL_BUFFER,
+    MMA,
+    MUL,
+    NEG,
+    REDUCE,
+    STORE,
+    WHERE,
+)
+from proofgrad.core.ir.ops import ELEMENTWISE
 from proofgrad.core.ir.uop import UOp, coefficients_of, counters_in, found_once, toposort
 
 _NO_LOOPS: frozenset[UOp] = frozenset()
@@ -91,7 +102,7 @@ def loops_below(root: UOp) -> Mapping[UOp, frozenset[UOp]]:
 
 def conditions_of_choices(free: Mapping[UOp, frozenset[UOp]]) -> list[UOp]:
     """What decides which of two computed values an element is. `free`: the loops that each node changes with (loops_below)."""
-    return [n.src[0] for n in free if n.op is Ops.WHERE and free[n.src[1]] and free[n.src[2]]]
+    return [n.src[0] for n in free if n.op is WHERE and free[n.src[1]] and free[n.src[2]]]
 
 
 def _loops_of(node: UOp) -> frozenset[UOp]:

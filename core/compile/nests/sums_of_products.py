@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from proofgrad.core.ir.op_names import ADD, EXPAND, MUL, MULACC, REDUCE_AXIS
 from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -17,12 +18,12 @@ PRODUCTS = frozenset({Ops.MUL, Ops.DOT})
 
 def is_contraction(node: UOp) -> bool:
     """A sum of products whose factors are each used for many results, as in a product of matrices."""
-    return node.op is Ops.REDUCE_AXIS and node.arg[0] is Ops.ADD and is_product(node.src[0])
+    return node.op is REDUCE_AXIS and node.arg[0] is ADD and is_product(node.src[0])
 
 
 def is_product(node: UOp) -> bool:
     """The terms of such a sum: a product of values that are both expanded."""
-    return node.op is Ops.MUL and all([_is_expanded(factor) for factor in node.src])
+    return node.op is MUL and all([_is_expanded(factor) for factor in node.src])
 
 
 def operands(contraction: UOp) -> list[UOp]:
@@ -68,8 +69,8 @@ def product_of(term: UOp) -> Product | None:
 
 def added(before: UOp, product: Product) -> UOp:
     """A sum that took in one more product. The sum starts from 0.0, so adding 0 changes nothing: it is never -0.0."""
-    if product.op is Ops.MUL:
-        after = UOp(Ops.MULACC, before.dtype, (*product.factors, before))
+    if product.op is MUL:
+        after = UOp(MULACC, before.dtype, (*product.factors, before))
     else:
         after = before + UOp(product.op, before.dtype, product.factors)
     for mask in reversed(product.masks):
@@ -115,7 +116,7 @@ def products_added(total: UOp) -> list[Product] | None:
 
 def _is_expanded(node: UOp) -> bool:
     while node.op in MOVEMENT:
-        if node.op is Ops.EXPAND and node.shape != node.src[0].shape:
+        if node.op is EXPAND and node.shape != node.src[0].shape:
             return True
         node = node.src[0]
     return False

@@ -17,6 +17,7 @@ from math import inf, log
 from proofgrad.core.compile.nests.loops import BINDERS
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.ir.op_names import REDUCE
 from proofgrad.core.ir.ops import CONVERSIONS, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -207,7 +208,7 @@ def beside_maximum(reduction: UOp) -> tuple[Power, UOp] | None:
 
 def loops_of_blocks(kernel: UOp) -> frozenset[UOp]:
     """The loops over which sums are taken beside a maximum of their own."""
-    sums = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE and own_maximum(n) is not None]
+    sums = [n for n in toposort((kernel,)) if n.op is REDUCE and own_maximum(n) is not None]
     return frozenset([n.src[1] for n in sums])
 
 

@@ -5,19 +5,18 @@ Owns: taking the two apart, seeing the latter. Does not own: which slices are pa
 
 from __future__ import annotations
 
-from proofgrad.core.ir.op_names import BUFFER, PARAM, RESHAPE, WHERE
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import BUFFER, PARAM, RESHAPE, SHRINK, WHERE
 from proofgrad.core.ir.uop import UOp
 
 
 def memory_below(source: UOp) -> UOp:
     """The BUFFER that a source of a CALL is, or is a part of."""
-    return source.src[0] if source.op is Ops.SHRINK else source
+    return source.src[0] if source.op is SHRINK else source
 
 
 def first_element(source: UOp) -> int:
     """Where in its BUFFER a source of a CALL begins."""
-    begin: int = source.arg[0][0] if source.op is Ops.SHRINK else 0
+    begin: int = source.arg[0][0] if source.op is SHRINK else 0
     return begin
 
 

@@ -24,6 +24,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     lowered,
 )
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
+from proofgrad.core.ir.op_names import LINEAR, SINK
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import Rewriter
@@ -269,7 +270,7 @@ def _run_parts(
 
 def parts_of(made: UOp) -> tuple[UOp, ...]:
     """The graphs that a stage made of one, to be run in order; else the one graph."""
-    is_several = made.op is Ops.SINK and bool(made.src) and made.src[0].op in (Ops.SINK, Ops.LINEAR)
+    is_several = made.op is SINK and bool(made.src) and made.src[0].op in (SINK, LINEAR)
     return made.src if is_several else (made,)
 
 

@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Callable, Iterable
 
 from proofgrad.core.compile.passes.memory import changed_in_part, memory_below
+from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -155,7 +156,7 @@ def _is_elementwise(call: UOp, number: int) -> bool:
         return False
     reading: set[UOp] = set()
     for node in value.toposort():
-        if node.op is Ops.PARAM and node.arg[0] == number:
+        if node.op is PARAM and node.arg[0] == number:
             reading.add(node)
         elif not reading.isdisjoint(node.src):
             whole = node.op is Ops.RESHAPE and node.src[0].op is Ops.PARAM
@@ -170,7 +171,7 @@ def _with_one_parameter(call: UOp, number: int) -> UOp:
     body = call.src[0]
     changes: dict[UOp, UOp] = {}
     for node in body.toposort():
-        if node.op is Ops.PARAM and node.arg[0] >= number:
+        if node.op is PARAM and node.arg[0] >= number:
             slot = 0 if node.arg[0] == number else node.arg[0] - 1
             changes[node] = node.replace(arg=(slot, node.arg[1]))
     buffers = call.src[1 : 1 + number] + call.src[2 + number :]

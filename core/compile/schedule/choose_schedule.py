@@ -45,7 +45,7 @@ from proofgrad.core.compile.schedule.warp_tables import NO_TABLES, choose_tables
 from proofgrad.core.compile.schedule.warp_tiles import choose_warps, warps_ahead
 from proofgrad.core.compile.schedule.warp_windows import choose_window
 from proofgrad.core.compile.steps.loop_nest import LoopNest
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import LOCAL_BUFFER
 from proofgrad.core.ir.uop import UOp, toposort
 
 
@@ -89,7 +89,7 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     turned = choose_transposed(kernel, target, override)
     if turned is not None and turned.along:
         return Schedule(tiled=False, reduction_block=0, transposed=turned)
-    buffered = any([n.op is Ops.LOCAL_BUFFER for n in toposort((kernel,))])
+    buffered = any([n.op is LOCAL_BUFFER for n in toposort((kernel,))])
     if (rows := find_rows(kernel, target, override)) is not None:
         undecided = replace(override, vectors=None, copies=None)
         return replace(undecided, buffered=buffered, tiled=False, reduction_block=rows.steps)

@@ -16,6 +16,7 @@ from proofgrad.core.compile.schedule.contraction import Contraction
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bounds import lies_between
 from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.ir.op_names import LOAD, REDUCE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -42,8 +43,8 @@ def conflicting_rows(nest: LoopNest, override: Schedule) -> tuple[UOp, UOp, int]
 def _may_conflict(kernel: UOp, target: Target) -> bool:
     """Whether a load and a loop of a reduction are there for which it could be so: far sooner found than a contraction."""
     nodes = toposort((kernel,))
-    loops = {n.src[-1] for n in nodes if n.op is Ops.REDUCE}
-    loads = [n for n in nodes if n.op is Ops.LOAD] if loops else []
+    loops = {n.src[-1] for n in nodes if n.op is REDUCE}
+    loads = [n for n in nodes if n.op is LOAD] if loops else []
     return any(collide(n, loop, target.first_cache) for n in loads for loop in loops)
 
 

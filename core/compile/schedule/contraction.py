@@ -22,7 +22,7 @@ from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops
 from proofgrad.core.compile.nests.sums_of_products import PRODUCTS, is_masked
 from proofgrad.core.compile.schedule.ended_loops import ended_by_variables
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.op_names import LOAD, PARAM
+from proofgrad.core.ir.op_names import LOAD, PARAM, RANGE, REDUCE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -330,9 +330,9 @@ def contractions(
 ) -> list[Contraction]:
     """The ways to lay tiles over the one sum of products of a kernel with one store."""
     nodes = toposort((kernel,))
-    if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):
+    if not all(is_fixed(n) for n in nodes if n.op is RANGE):
         return []
-    reductions = [n for n in nodes if n.op is Ops.REDUCE]
+    reductions = [n for n in nodes if n.op is REDUCE]
     if len(kernel.src) != 1 or len(reductions) != 1:
         return []
     (reduction,), (position, value, *blocks) = reductions, kernel.src[0].src

@@ -200,7 +200,7 @@ def side_by_side(size: int, most: int) -> int:
 
 def loops_around_kept(free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     """The loops that change what is kept: one run of them at a time has the memory for it."""
-    return frozenset().union(*[loops for n, loops in free.items() if n.op is Ops.LOCAL_BUFFER])
+    return frozenset().union(*[loops for n, loops in free.items() if n.op is LOCAL_BUFFER])
 
 
 def _iterations_of_an_item(nest: Nest, vectors: Sequence[UOp]) -> int:

@@ -18,6 +18,7 @@ from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import LEAST_ITEMSIZE, choose_reduction_block
 from proofgrad.core.compile.schedule.operation_cycles import SHORT_CYCLES
 from proofgrad.core.compile.schedule.vector_loops import cycles_along
+from proofgrad.core.ir.op_names import REDUCE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -60,7 +61,7 @@ def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Ro
         or len(kernel.src[0].src) != 2
     ):
         return None
-    reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
+    reductions = [n for n in toposort((kernel,)) if n.op is REDUCE]
     if len(reductions) != 1 or len(reductions[0].src) != 2 or not is_fixed(reductions[0].src[1]):
         return None
     reduction, position = reductions[0], kernel.src[0].src[0].src[1]

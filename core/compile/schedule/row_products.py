@@ -24,6 +24,7 @@ from proofgrad.core.compile.schedule.threads import shares_work
 from proofgrad.core.compile.schedule.tiles import registers_of_sums
 from proofgrad.core.compile.steps.rescale_blocks import is_asked_for
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import LOCAL_BUFFER
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -248,7 +249,7 @@ def find_kept_rows(kernel: UOp, target: Target, override: Schedule) -> RowProduc
     """The products of a nest whose scores are kept, unless they shall not run in a tile."""
     if override.tiled is False or override.buffered is False:
         return None
-    kept = [n for n in toposort((kernel,)) if n.op is Ops.LOCAL_BUFFER]
+    kept = [n for n in toposort((kernel,)) if n.op is LOCAL_BUFFER]
     found = find_row_products(kernel, target) if kept else None
     return found if found is not None and found.scores in toposort(kept) else None
 

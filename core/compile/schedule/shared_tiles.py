@@ -20,6 +20,7 @@ from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_below, loops_of
 from proofgrad.core.compile.schedule.occupancy import OTHER_WORDS, GroupShape, groups_of_unit
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import LOCAL_BUFFER, RANGE, REDUCE
 from proofgrad.core.ir.ops import CONVERSIONS, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -71,10 +72,10 @@ class GroupProduct:
 def find_product(kernel: UOp) -> GroupProduct | None:
     """The one sum of products of a kernel with one store, whose operands groups may share."""
     nodes = toposort((kernel,))
-    reductions = [n for n in nodes if n.op is Ops.REDUCE]
+    reductions = [n for n in nodes if n.op is REDUCE]
     if len(kernel.src) != 1 or len(kernel.src[0].src) != 2 or len(reductions) != 1:
         return None
-    if any([n.op is Ops.LOCAL_BUFFER or (n.op is Ops.RANGE and not is_fixed(n)) for n in nodes]):
+    if any([n.op is LOCAL_BUFFER or (n.op is RANGE and not is_fixed(n)) for n in nodes]):
         return None
     (reduction,), term = reductions, reductions[0].src[0]
     if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:

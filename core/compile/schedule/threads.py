@@ -12,6 +12,7 @@ from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import LOAD, LOCAL_BUFFER, REDUCE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -99,7 +100,7 @@ def operations(kernel: UOp, changing_with: UOp | None = None) -> int:
     free = loops_below(kernel)
     total = 0
     for node in toposort((kernel,)):
-        if node.op in (Ops.REDUCE, Ops.LOCAL_BUFFER, Ops.LOAD, Ops.STORE):
+        if node.op in (REDUCE, LOCAL_BUFFER, LOAD, STORE):
             below = (
                 free[node.src[0]]
                 if node.op not in BINDERS

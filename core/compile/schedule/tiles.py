@@ -43,7 +43,7 @@ from proofgrad.core.compile.schedule.operands import (
     row_tiles_of_an_item,
 )
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import DOT
 from proofgrad.core.ir.uop import UOp
 
 # Registers beside the accumulators and one step's vectors: an element of a row, in all lanes; where products are not added as they are
@@ -159,7 +159,7 @@ def choose_depth(
     if override.depth is not None:
         depth = override.depth
         return size if size <= depth else depth if size % depth == 0 else 1
-    if reduction.src[0].op is Ops.DOT:
+    if reduction.src[0].op is DOT:
         return 1
     products = tile.rows * tile.vectors
     most = MOST_PRODUCTS_AT_ONCE // products

@@ -29,7 +29,7 @@ from proofgrad.core.compile.schedule.operation_cycles import (
     SHORT_CYCLES,
 )
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.op_names import LOAD, REDUCE, STORE
+from proofgrad.core.ir.op_names import LOAD, PARAM, RANGE, REDUCE, STORE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -346,18 +346,18 @@ def loads_in_steps(
     kernel: UOp, vectors: tuple[Vectors, ...], target: Target
 ) -> list[tuple[UOp, UOp]]:
     """The loads that vectors take in steps of a few elements, and often, each with the loop."""
-    by_number = {n.arg[0]: n for n in toposort((kernel,)) if n.op is Ops.RANGE}
+    by_number = {n.arg[0]: n for n in toposort((kernel,)) if n.op is RANGE}
     loops = [by_number[v.loop] for v in vectors if v.loop in by_number]
     return _read_in_steps(kernel, loops, target)
 
 
 def _read_in_steps(kernel: UOp, loops: list[UOp], target: Target) -> list[tuple[UOp, UOp]]:
     found = []
-    for load in [n for n in toposort((kernel,)) if n.op is Ops.LOAD]:
+    for load in [n for n in toposort((kernel,)) if n.op is LOAD]:
         memory, index, *_ = load.src[0].src
         steps = [(loop, coefficient(index, loop) or 0) for loop in loops]
         reads = prod([size_of(loop) for loop in loops_of(index) if is_fixed(loop)])
-        if memory.op is not Ops.PARAM:
+        if memory.op is not PARAM:
             continue
         is_near = memory.arg[1] * memory.dtype.itemsize <= 2 * target.cache_bytes
         if reads >= (WORTH_A_COPY if is_near else WORTH_A_FAR_COPY) * memory.arg[1]:

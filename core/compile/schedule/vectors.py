@@ -39,6 +39,7 @@ from proofgrad.core.compile.schedule.vector_loops import (
     moves_narrow,
 )
 from proofgrad.core.compile.schedule.wide_vectors import registers_of_vector
+from proofgrad.core.ir.op_names import FLOORDIV, INDEX, LOAD, LOCAL_BUFFER, MOD, REDUCE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -103,7 +104,7 @@ def _in_digits(nest: Nest, override: Schedule) -> tuple[tuple[Vectors, ...], Cop
     if not outputs or nest.reductions or nest.keeps:
         return None
     loop = outputs[-1]
-    steps = {n.src[1].arg for n in free if n.op in (Ops.FLOORDIV, Ops.MOD) and _divides(n, loop)}
+    steps = {n.src[1].arg for n in free if n.op in (FLOORDIV, MOD) and _divides(n, loop)}
     types = [n.dtype for n in nest.loads]
     if len(steps) != 1 or not types or loop.arg[1] is not AxisRole.LOOP or not is_fixed(loop):
         return None
@@ -249,7 +250,7 @@ def _has_ends_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
 
     It is left out by a gate there, or its position is brought inside.
     """
-    reads = [n for n in free if n.op is Ops.INDEX and loop in free[n]]
+    reads = [n for n in free if n.op is INDEX and loop in free[n]]
     gated = [loop in free[n.src[2]] for n in reads if len(n.src) > 2]
     return any(gated) or any([coefficient(n.src[1], loop) is None for n in reads])
 
@@ -268,22 +269,22 @@ def _beside_a_chain(loop: UOp, nest: Nest) -> int:
 
 
 def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> int:
-    return sum([n.op is Ops.LOAD and loop in loops for n, loops in free.items()])
+    return sum([n.op is LOAD and loop in loops for n, loops in free.items()])
 
 
 def looped_reductions(kernel: UOp, free: Mapping[UOp, frozenset[UOp]], unroll: int) -> list[UOp]:
     """The reductions that are not written out."""
     short = short_reductions(kernel, unroll)
-    return [n for n in free if n.op is Ops.REDUCE and not short.issuperset(n.src[1:])]
+    return [n for n in free if n.op is REDUCE and not short.issuperset(n.src[1:])]
 
 
 def short_reductions(kernel: UOp, at_most: int) -> set[UOp]:
     """The loops of reductions of so few values, each of which reads little."""
     nodes = toposort((kernel,))
-    kept = {loop for n in nodes if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
+    kept = {loop for n in nodes if n.op is LOCAL_BUFFER for loop in n.src[1:]}
     groups = [set(loops) for loops in unshared_reductions(kernel)]
     short = [g for g in groups if 0 < _values(g) <= at_most and kept.isdisjoint(g)]
-    read = [loops_of(n.src[0].src[1]) for n in nodes if n.op is Ops.LOAD] if short else []
+    read = [loops_of(n.src[0].src[1]) for n in nodes if n.op is LOAD] if short else []
     loads = [sum([not g.isdisjoint(loops) for loops in read]) for g in short]
     return set().union(*[g for g, n in zip(short, loads) if n * _values(g) <= MOST_LOADS])
 

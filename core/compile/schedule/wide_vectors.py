@@ -17,6 +17,7 @@ from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.copies import Nest
 from proofgrad.core.compile.schedule.operation_cycles import SHORT_CYCLES
 from proofgrad.core.compile.schedule.vector_loops import Candidate, cycles_along, is_work_along
+from proofgrad.core.ir.op_names import LOAD, REDUCE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -86,9 +87,9 @@ def _room(one: Candidate, nest: Nest) -> int:
 def _loads_of_terms(loop: UOp, nest: Nest) -> int:
     """How many registers one vector of a loop loads for the terms of sums that are written out; lanes that lie apart are picked out of several."""
     looped = {own for node in nest.looped for own in node.src[1:]}
-    summed = {own for node in nest.free if node.op is Ops.REDUCE for own in node.src[1:]} - looped
+    summed = {own for node in nest.free if node.op is REDUCE for own in node.src[1:]} - looped
     found = 0
-    for load in [n for n in nest.free if n.op is Ops.LOAD and not summed.isdisjoint(nest.free[n])]:
+    for load in [n for n in nest.free if n.op is LOAD and not summed.isdisjoint(nest.free[n])]:
         terms = prod([size_of(own) for own in summed & nest.free[load]])
         found += terms * max(1, coefficient(load.src[0].src[1], loop) or 0)
     return found

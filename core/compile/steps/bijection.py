@@ -20,6 +20,7 @@ from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.op_names import RANGE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -80,7 +81,7 @@ def new_counters(
     made: Sequence[NewLoop],
 ) -> list[UOp]:
     """The counters of the loops that a law makes; of one that runs once, 0."""
-    ranges = {n for n in toposort((graph,)) if n.op is Ops.RANGE}
+    ranges = {n for n in toposort((graph,)) if n.op is RANGE}
     made_sizes = law.after(*parameters)
     require(len(made_sizes) == len(made), "not as many loops as the law makes", len(made))
     require(
@@ -130,7 +131,7 @@ def exchanged(
             new = _with_loops(node, new, tuple(values), ranges)
             if inside is not None:
                 new = _masked(node, new, loops, inside)
-        elif node.op is Ops.STORE:
+        elif node.op is STORE:
             require(loops.isdisjoint(node.src[2:]), "loops that run in order stay as they are")
         elif inside is not None and node.op is Ops.INDEX and not loops.isdisjoint(free[node]):
             if stays is None or node in written or not stays(node):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.uop import UOp, toposort
 
 
@@ -43,7 +43,7 @@ def largest_slot(graphs: Iterable[UOp]) -> int:
 
 
 def _slots(*graphs: UOp) -> set[int]:
-    return {n.arg[0] for n in toposort(graphs) if n.op is Ops.PARAM}
+    return {n.arg[0] for n in toposort(graphs) if n.op is PARAM}
 
 
 def what_is_missing(start: Position, positions: Iterable[Position]) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from proofgrad.core.compile.steps.loop_nest import require
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, graph_step
+from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.order import StableOrder
@@ -55,7 +56,7 @@ def _body_in_order(body: UOp, order: StableOrder) -> UOp:
         UOp, UOp
     ] = {}  # each node over parameters that are all number 0, by which it is sorted
     for node in toposort((body,)):
-        if node.op is Ops.PARAM:
+        if node.op is PARAM:
             made[node], nameless[node] = node, node.replace(arg=(0, node.arg[1]))
             continue
         swaps = False
@@ -70,7 +71,7 @@ def _body_in_order(body: UOp, order: StableOrder) -> UOp:
 
 def _renumbered(body: UOp) -> tuple[UOp, tuple[int, ...]]:
     """The body with its parameters numbered as they are first read, and what they were numbered."""
-    params = [n for n in toposort((body,)) if n.op is Ops.PARAM and n.arg[0]]
+    params = [n for n in toposort((body,)) if n.op is PARAM and n.arg[0]]
     slots = list(dict.fromkeys([param.arg[0] for param in params]))
     changes = {p: p.replace(arg=(1 + slots.index(p.arg[0]), p.arg[1])) for p in params}
     return body.substitute(changes), tuple(slots)

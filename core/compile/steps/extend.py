@@ -34,6 +34,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     step,
 )
 from proofgrad.core.compile.steps.split import stays_inside
+from proofgrad.core.ir.op_names import STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.core.rewrite.facts import Facts
@@ -106,7 +107,7 @@ def masks_around(graph: UOp, loop: UOp) -> Iterator[list[UOp]]:
     A masked load is 0 where its mask is false: a sum takes in nothing there.
     """
     for node in toposort((graph,)):
-        if node.op is Ops.STORE and loop in loops_of(node):
+        if node.op is STORE and loop in loops_of(node):
             yield [part for mask in node.src[0].src[2:] for part in parts_of(mask)]
         elif node.op in BINDERS and loop in node.src[1:]:
             found, term = [], node.src[0]

@@ -20,6 +20,7 @@ from typing import Any
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
+from proofgrad.core.ir.op_names import REDUCE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.facts import Facts
@@ -38,7 +39,7 @@ def join_sums(nest: LoopNest, total: UOp) -> UOp:
 
 def is_nested(total: UOp) -> bool:
     """Whether a node is a sum of sums, or of masks, that ends in a product."""
-    if total.op is not Ops.REDUCE:
+    if total.op is not REDUCE:
         return False
     value, _, masks, sums = _parts(total)
     return value.op is Ops.MUL and (sums > 1 or bool(masks))

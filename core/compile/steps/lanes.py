@@ -22,7 +22,7 @@ from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.steps.narrow import require_widths
 from proofgrad.core.ir.fragments import fragments_of
-from proofgrad.core.ir.op_names import FILLED, MMA, RESULT
+from proofgrad.core.ir.op_names import BROADCAST, FILLED, LOAD, MMA, RESULT, STORE, UPDATE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, known_below, toposort
 from proofgrad.core.rewrite.facts import Facts
@@ -40,7 +40,7 @@ def lanes(nest: LoopNest, loop: UOp) -> UOp:
     nodes = toposort((program,))
     require(loop in nodes, "no loop of this nest", loop)
     require_widths(program)
-    reduced = [n for n in nodes if n.op in BINDERS or (n.op is Ops.STORE and n.arg is not None)]
+    reduced = [n for n in nodes if n.op in BINDERS or (n.op is STORE and n.arg is not None)]
     require(not reduced, "a reduction that is no register yet", *reduced)
     steps = UOp(Ops.CONST, loop.dtype.vec(count), (), tuple(range(count)))
     done: dict[UOp, UOp] = {loop: steps}
@@ -59,7 +59,7 @@ def lanes(nest: LoopNest, loop: UOp) -> UOp:
         if moving.isdisjoint(node.src):
             done[node] = node.with_src(src)
             continue
-        if node.op is Ops.LOAD and _is_one_inside(node.src[0], loop, facts):
+        if node.op is LOAD and _is_one_inside(node.src[0], loop, facts):
             done[node] = _chosen(node, src[0])
         else:
             done[node] = _widen(node, src, loop, first_lane, facts)
@@ -76,13 +76,13 @@ def _in_first_lane(term: UOp, terms: dict[UOp, UOp]) -> UOp:
 def _registers_of_lanes(nodes: Sequence[UOp], loop: UOp) -> frozenset[UOp]:
     """The registers that are fed what changes with the loop, as by another of them: each is a vector wherever it is read."""
     found, before = frozenset[UOp](), None
-    updates = any([n.op is Ops.UPDATE for n in nodes])
+    updates = any([n.op is UPDATE for n in nodes])
     while updates and found != before:
         before, moving = found, {loop, *found}
         for node in nodes:
             if not moving.isdisjoint(node.src) and not _hides(node, loop):
                 moving.add(node)
-        fed = [n.src[0] for n in nodes if n.op is Ops.UPDATE and n in moving]
+        fed = [n.src[0] for n in nodes if n.op is UPDATE and n in moving]
         found = frozenset([x for x in fed if loop not in x.src[1:]])
     return found
 
@@ -137,7 +137,7 @@ def _widen(
 def _spread(value: UOp, lanes: int) -> UOp:
     if value.dtype.lanes == lanes:
         return value
-    return UOp(Ops.BROADCAST, value.dtype.vec(lanes), (value,))
+    return UOp(BROADCAST, value.dtype.vec(lanes), (value,))
 
 
 def _index(

@@ -22,6 +22,7 @@ from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.text.show import brief
 from proofgrad.core.compile.text.syntax import type_name
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import RANGE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.core.rewrite.facts import Facts
@@ -183,7 +184,7 @@ def _check_ahead(before: UOp, made: UOp, taken: Step[Any]) -> None:
 
 def _ahead(graph: UOp) -> list[UOp]:
     """The loops over parts of memory that is filled ahead."""
-    loops = [n for n in toposort((graph,)) if n.op is Ops.RANGE]
+    loops = [n for n in toposort((graph,)) if n.op is RANGE]
     return [loop for loop in loops if loop.arg[1] is AxisRole.AHEAD]
 
 

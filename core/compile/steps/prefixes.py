@@ -14,6 +14,7 @@ from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.op_names import REDUCE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -146,7 +147,7 @@ def _folded(node: UOp) -> UOp:
 
 def prefixes(kernel: UOp) -> list[Prefix]:
     """Those among the reductions of a kernel."""
-    found = [prefix_of(n) for n in toposort((kernel,)) if n.op is Ops.REDUCE]
+    found = [prefix_of(n) for n in toposort((kernel,)) if n.op is REDUCE]
     return [one for one in found if one is not None]
 
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from proofgrad.core.compile.steps.loop_nest import require
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, graph_step
+from proofgrad.core.ir.op_names import SHRINK
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -70,7 +71,7 @@ def parts_of(call: UOp) -> dict[UOp, UOp]:
     gaps: dict[UOp, list[UOp]] = {}  # of each memory
     nodes = toposort((call.src[0],))
     for node in nodes:
-        if node.op is Ops.SHRINK:
+        if node.op is SHRINK:
             param = _below_shape(node.src[0])
             if param.op is Ops.PARAM and param.arg[0]:
                 buffer = call.src[1 + param.arg[0]]

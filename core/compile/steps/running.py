@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.ir.fragments import WARP, fragments_of, square_of
+from proofgrad.core.ir.op_names import LOCAL_BUFFER, RANGE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, counters_in, is_of_group, toposort
 
@@ -29,7 +30,7 @@ _ALIKE = (AxisRole.BLOCK, AxisRole.UPCAST)  # one for all items of a group, or w
 def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
     """Why the loops of a graph cannot run together, and which these are; None if they can."""
     nodes = toposort((graph,))
-    loops = [n for n in nodes if n.op is Ops.RANGE]
+    loops = [n for n in nodes if n.op is RANGE]
     if len({loop.arg[0] for loop in loops}) < len(loops):
         return "two loops of one number", loops
     roles = [loop.arg[1] for loop in loops]
@@ -49,7 +50,7 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
     if shared and len(graph.src) > 1:
         if not all([shared[0] in counters_in(store) for store in graph.src]):
             return "a loop that is shared out, which not every store has", shared
-    keeps = any([n.op is Ops.LOCAL_BUFFER for n in nodes])
+    keeps = any([n.op is LOCAL_BUFFER for n in nodes])
     if AxisRole.LANE in roles and (found := _wrong_in_groups(graph, roles)) is not None:
         return found
     return _wrong_with_lanes(graph, roles.count(AxisRole.VECTOR), keeps)

@@ -19,6 +19,7 @@ from proofgrad.core import settings
 from proofgrad.core.compile.steps.loop_nest import require
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, graph_step
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import BUFFER, COPY, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.origin import origin_of
 from proofgrad.core.ir.shapes import elements, is_plain, sizes
@@ -87,7 +88,7 @@ class _Kernels:
     def __init__(self, root: UOp, values: Set[UOp]) -> None:
         self.root, self.stored = root, values
         self.nodes = toposort((root,))
-        self.buffer_of: dict[UOp, UOp] = {n: n for n in self.nodes if n.op is Ops.BUFFER}
+        self.buffer_of: dict[UOp, UOp] = {n: n for n in self.nodes if n.op is BUFFER}
         self.device_of = _devices(self.nodes)
         self.made = 0
 
@@ -135,7 +136,7 @@ class _Kernels:
 
         for node in toposort((target,), inside):
             if inside(node):
-                is_copy = node.op is Ops.COPY
+                is_copy = node.op is COPY
                 is_whole = node is target and self._is_read(node.src[0]) if is_copy else True
                 require(is_whole, "a copy of what no memory holds, or in a kernel", node)
                 sources = tuple([done[s] for s in node.src])
@@ -153,13 +154,13 @@ class _Kernels:
         return tuple(dict.fromkeys([name for name in names if name]))
 
     def _is_read(self, node: UOp) -> bool:
-        return node.op is Ops.BUFFER or node in self.stored
+        return node.op is BUFFER or node in self.stored
 
     def _parameter(self, node: UOp, inputs: dict[UOp, UOp]) -> UOp:
         buffer = self.buffer_of[node]  # sources first: it was filled before
         if buffer not in inputs:
             slot = len(inputs) + 1
-            inputs[buffer] = UOp(Ops.PARAM, buffer.dtype, (), (slot, buffer.arg))
+            inputs[buffer] = UOp(PARAM, buffer.dtype, (), (slot, buffer.arg))
         parameter = inputs[buffer]
         return parameter if node.shape == parameter.shape else _reshaped(parameter, node)
 
@@ -177,9 +178,9 @@ def _devices(nodes: Iterable[UOp]) -> dict[UOp, str]:
     """The device each node is computed on: that of the buffers below it, or where COPY brings it."""
     found: dict[UOp, str] = {}
     for node in nodes:
-        if node.op is Ops.BUFFER:
+        if node.op is BUFFER:
             found[node] = node.src[1].arg
-        elif node.op is Ops.COPY:
+        elif node.op is COPY:
             found[node] = node.arg
         else:
             for source in node.src:

@@ -11,6 +11,7 @@ from proofgrad.core.compile.steps.cuts import largest_slot
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.op_names import LOCAL_BUFFER
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, is_of_group, toposort
 
@@ -43,7 +44,7 @@ def require_room(nest: LoopNest, made: UOp) -> None:
 
 def _bytes_kept(graph: UOp, of_group: bool) -> int:
     nodes = toposort((graph,))
-    memories = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and is_of_group(n.src[1:]) is of_group]
+    memories = [n for n in nodes if n.op is LOCAL_BUFFER and is_of_group(n.src[1:]) is of_group]
     return sum([elements_of(memory) * memory.dtype.itemsize for memory in memories])
 
 

@@ -25,6 +25,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     require_in,
     step,
 )
+from proofgrad.core.ir.op_names import LOCAL_BUFFER
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -53,7 +54,7 @@ def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
 def _around_parts(graph: UOp) -> frozenset[UOp]:
     """The loops that memory changes with of which the next iteration's part is filled ahead."""
     free = loops_below(graph)
-    kept = [n for n in free if n.op is Ops.LOCAL_BUFFER]
+    kept = [n for n in free if n.op is LOCAL_BUFFER]
     kept = [n for n in kept if any([loop.arg[1] is AxisRole.AHEAD for loop in n.src[1:]])]
     return frozenset().union(*[free[n] for n in kept])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.own_loops import is_alike, one_reduction
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import REDUCE
 from proofgrad.core.ir.uop import UOp, toposort
 
 
@@ -25,7 +25,7 @@ def _alike(kernel: UOp) -> tuple[UOp, UOp] | None:
     """A reduction, and one before it that combines the same."""
     before: list[UOp] = []
     for node in toposort((kernel,)):
-        if node.op is Ops.REDUCE:
+        if node.op is REDUCE:
             same = next((other for other in before if is_alike(node, other)), None)
             if same is not None:
                 return node, same

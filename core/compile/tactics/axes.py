@@ -61,6 +61,7 @@ from proofgrad.core.compile.tactics.transposes import through_memory
 from proofgrad.core.compile.tactics.warp_blocks import in_warp_blocks
 from proofgrad.core.compile.tactics.warp_rows import in_warp_rows
 from proofgrad.core.compile.tactics.warp_tiles import in_warp_tiles
+from proofgrad.core.ir.op_names import LOAD, RANGE, REDUCE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -152,7 +153,7 @@ def _copies(nest: LoopNest, loop: UOp, count: int, is_masked: bool = False) -> L
 
 def loop_of_number(kernel: UOp, number: int) -> UOp:
     """The loop of that number. Raises: StepRefused."""
-    found = [n for n in toposort((kernel,)) if n.op is Ops.RANGE and n.arg[0] == number]
+    found = [n for n in toposort((kernel,)) if n.op is RANGE and n.arg[0] == number]
     require(len(found) == 1, "no loop of that number, or several", number)
     return found[0]
 
@@ -192,7 +193,7 @@ def _innermost(nest: LoopNest, number: int, numbers: dict[int, int]) -> LoopNest
     So each of its lines is read or written once. Not where a reduction would be computed again for each vector.
     """
     vector = loop_of_number(nest.graph, number)
-    positions = [n.src[0].src[1] for n in toposort((nest.graph,)) if n.op in (Ops.LOAD, Ops.STORE)]
+    positions = [n.src[0].src[1] for n in toposort((nest.graph,)) if n.op in (LOAD, STORE)]
     gathered = [index for index in positions if coefficient(index, vector) not in (0, 1)]
     for loop in output_loops(nest.graph)[:-1] if gathered else ():
         if loop is vector or not all(coefficient(index, loop) == 1 for index in gathered):
@@ -281,7 +282,7 @@ def _tiled(
         tiles = [_loop(parts[columns].inside, column_tile)] if inside else []
         loops = (_loop(tile.vectors, vector), _loop(tile.lanes, lane))
         nest = pack_columns(nest, *loops, *tiles)
-    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is REDUCE]
     loop = reduction.src[-1]
     if tile.lanes == 1 and contraction.may_sum_lanes(target):
         return _lanes_of_sum(nest, loop, lanes_of_sum(contraction, target), tile)

@@ -26,7 +26,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.tactics.local_buffers import Alike, worth_keeping
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import LOCAL_BUFFER, REDUCE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 
@@ -51,12 +51,12 @@ def _inside(nest: LoopNest, rows: list[UOp]) -> LoopNest:
 def _across(kernel: UOp) -> list[UOp] | None:
     """The loops of the results that no reduction changes with, where reductions change with the last loop, along which all is stored; None: they do not."""
     free, outputs = loops_below(kernel), output_loops(kernel)
-    reductions = [free[n] for n in free if n.op is Ops.REDUCE]
-    is_kept = any([n.op is Ops.LOCAL_BUFFER for n in free])
+    reductions = [free[n] for n in free if n.op is REDUCE]
+    is_kept = any([n.op is LOCAL_BUFFER for n in free])
     if not reductions or not outputs or is_kept or runs_in_order(kernel):
         return None
     last = outputs[-1]
-    stored = [n.src[0].src[1] for n in free if n.op is Ops.STORE]
+    stored = [n.src[0].src[1] for n in free if n.op is STORE]
     beside = all([last in loops for loops in reductions])
     if not beside or not all([coefficient(index, last) == 1 for index in stored]):
         return None

@@ -24,6 +24,7 @@ from proofgrad.core.compile.steps.local_buffer import functions_of, local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.tactics.keep_rows import keep_rows
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import REDUCE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -35,7 +36,7 @@ Values: TypeAlias = Callable[[UOp, Mapping[UOp, frozenset[UOp]], list[UOp]], lis
 def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
     """Keep the costly values that several loops over a row compute alike."""
     nodes, target = toposort((nest.graph,)), context.target
-    if not any(n.op in COSTLY for n in nodes) or not any(n.op is Ops.REDUCE for n in nodes):
+    if not any(n.op in COSTLY for n in nodes) or not any(n.op is REDUCE for n in nodes):
         return nest
     if context.override.buffered is False:
         return nest
@@ -143,7 +144,7 @@ def _all_alike(kernel: UOp, values: Values) -> list[Alike]:
 
 def _loops_over_rows(free: Mapping[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
     """The loops of reductions that have one, and the loops of the output."""
-    own = [n.src[1] for n in free if n.op is Ops.REDUCE and len(n.src) == 2]
+    own = [n.src[1] for n in free if n.op is REDUCE and len(n.src) == 2]
     return [loop for loop in dict.fromkeys([*own, *outer]) if is_fixed(loop)]
 
 

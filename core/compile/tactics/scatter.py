@@ -24,7 +24,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.scatter import Placed, placed, scatter
 from proofgrad.core.compile.tactics.coalesce import merge_loops
 from proofgrad.core.compile.tactics.results import results_in_a_table
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import REDUCE
 from proofgrad.core.ir.uop import toposort
 
 
@@ -44,7 +44,7 @@ def _first(nest: LoopNest, target: Target) -> Placed | None:
     """The first reduction of a kernel that is one by position, and pays."""
     free = loops_below(nest.graph)
     for node in toposort((nest.graph,)):
-        if node.op is Ops.REDUCE:
+        if node.op is REDUCE:
             found = placed(node, free[node], nest.facts)
             if found is not None and _pays(found, target):
                 return found

@@ -32,6 +32,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.split_index_set import split_index_set
 from proofgrad.core.compile.steps.window import iterations_of
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import INDEX, LOAD, LOCAL_BUFFER, MOD, RANGE, REDUCE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import sizes
 from proofgrad.core.ir.uop import UOp, toposort
@@ -67,7 +68,7 @@ def split_index_sets(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopN
 def _may_have_borders(graph: UOp) -> bool:
     """Whether a load has a mask, or a remainder may be a place in a row: without either no loop has a border."""
     nodes = toposort((graph,))
-    return any([n.op is Ops.MOD or (n.op is Ops.LOAD and len(n.src[0].src) > 2) for n in nodes])
+    return any([n.op is MOD or (n.op is LOAD and len(n.src[0].src) > 2) for n in nodes])
 
 
 def _is_by_element(graph: UOp) -> bool:
@@ -79,9 +80,9 @@ def _is_by_element(graph: UOp) -> bool:
         return False  # what is left as it is: another tactic's
     return not any(
         [
-            node.op is Ops.LOCAL_BUFFER
-            or (node.op is Ops.RANGE and not is_fixed(node))
-            or (node.op is Ops.INDEX and node.src[0] is position.src[0] and node is not position)
+            node.op is LOCAL_BUFFER
+            or (node.op is RANGE and not is_fixed(node))
+            or (node.op is INDEX and node.src[0] is position.src[0] and node is not position)
             for node in toposort((graph,))
         ]
     )
@@ -110,7 +111,7 @@ class Rows(NamedTuple):
 def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
     """Where masks, or whole rows, begin and end along a loop; None if that is nowhere."""
     size, lanes = size_of(loop), max(1, target.vector_bytes // graph.src[0].src[1].dtype.itemsize)
-    loads = [load for load in toposort((graph,)) if load.op is Ops.LOAD]
+    loads = [load for load in toposort((graph,)) if load.op is LOAD]
     windows = [iterations_of(load, loop) for load in loads]
     found_rows = [_rows(load, loop, window) for load, window in zip(loads, windows)]
     rows = [r for r in found_rows if r is not None and r.length >= lanes]
@@ -145,14 +146,14 @@ def _cut(graph: UOp, loop: UOp, target: Target) -> Cut | None:
 
 
 def _loops_of_reductions(graph: UOp) -> frozenset[UOp]:
-    return frozenset([x for n in toposort((graph,)) if n.op is Ops.REDUCE for x in n.src[1:]])
+    return frozenset([x for n in toposort((graph,)) if n.op is REDUCE for x in n.src[1:]])
 
 
 def _rows(load: UOp, loop: UOp, window: tuple[int, int]) -> Rows | None:
     """The shortest rows into which the place of a load divides a loop; None: into none."""
     found = list[Rows]()
     for node in toposort((load.src[0].src[1],)):
-        way = coefficient(node.src[0], loop) if node.op is Ops.MOD else None
+        way = coefficient(node.src[0], loop) if node.op is MOD else None
         if node.src[1:] and node.src[1].op is Ops.CONST and (way == 1 or way == -1):
             start = node.src[0].substitute({loop: UOp.index(0)})
             if sizes().is_size_or_number(start) and start.vmin == start.vmax:

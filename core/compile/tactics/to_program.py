@@ -19,7 +19,7 @@ from proofgrad.core.compile.steps.narrow_lanes import fitting_operations, narrow
 from proofgrad.core.compile.tactics.prefix_loops import carry_registers
 from proofgrad.core.compile.text.show import brief
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import RANGE
 from proofgrad.core.ir.uop import AxisRole, toposort
 
 
@@ -49,7 +49,7 @@ def reductions_to_accumulators(nest: LoopNest, context: Context) -> LoopNest:
 
 def vectorize(nest: LoopNest, context: Context) -> LoopNest:
     """Each VECTOR loop becomes the lanes of vector values; what these compare or divide is of 32 bits where it fits."""
-    loops = [n for n in toposort((nest.graph,)) if n.op is Ops.RANGE]
+    loops = [n for n in toposort((nest.graph,)) if n.op is RANGE]
     of_lanes = [x for x in loops if x.arg[1] is AxisRole.VECTOR]
     if of_lanes and fitting_operations(nest, dtypes.int32):
         nest = narrow_lanes(nest, dtypes.int32)

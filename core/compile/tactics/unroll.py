@@ -11,7 +11,8 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.unroll import unroll
-from proofgrad.core.ir.ops import COMPARE, Ops
+from proofgrad.core.ir.op_names import RANGE
+from proofgrad.core.ir.ops import COMPARE
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
@@ -44,4 +45,4 @@ def unroll_upcasts(nest: LoopNest, context: Context) -> LoopNest:
 
 
 def _upcast(nodes: list[UOp]) -> list[UOp]:
-    return [n for n in nodes if n.op is Ops.RANGE and n.arg[1] is AxisRole.UPCAST]
+    return [n for n in nodes if n.op is RANGE and n.arg[1] is AxisRole.UPCAST]

@@ -9,7 +9,7 @@ from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.steps.extend import end_by_masks, extend, shorten
 from proofgrad.core.compile.steps.loop_nest import LoopNest
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import RANGE
 from proofgrad.core.ir.uop import UOp, toposort
 
 
@@ -31,5 +31,5 @@ def shorten_loops(nest: LoopNest, context: Context) -> LoopNest:
 
 
 def _loops(graph: UOp) -> list[UOp]:
-    found = {n for n in toposort((graph,)) if n.op is Ops.RANGE}
+    found = {n for n in toposort((graph,)) if n.op is RANGE}
     return sorted(found, key=lambda loop: loop.arg[0])

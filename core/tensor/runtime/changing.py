@@ -13,7 +13,17 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from proofgrad.core.compile.plan.bounded_cache import Newest
-from proofgrad.core.ir.op_names import APPLY, BUFFER, CONST, CONTIGUOUS, DETACH, FLOORDIV, IOTA, MOD
+from proofgrad.core.ir.op_names import (
+    APPLY,
+    BUFFER,
+    CONST,
+    CONTIGUOUS,
+    COPY,
+    DETACH,
+    FLOORDIV,
+    IOTA,
+    MOD,
+)
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -47,7 +57,7 @@ def changing_places(nodes: Sequence[UOp], numbers: Mapping[Place, Any]) -> Set[P
 
 def constants(nodes: Sequence[UOp], roots: Sequence[UOp]) -> dict[Place, UOp]:
     """The constants that may be read from memory of the device of the roots, which are no constants."""
-    if any([node.op is Ops.COPY and node.src[0].op is not BUFFER for node in nodes]):
+    if any([node.op is COPY and node.src[0].op is not BUFFER for node in nodes]):
         return {}  # of another device, perhaps
     are_addresses = any([node.op in _ADDRESSES for node in nodes])
     alone = set(map(_below, roots))

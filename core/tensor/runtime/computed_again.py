@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from proofgrad.core.compile.passes.memory import changed_in_part
-from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, COPY, DETACH
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -122,7 +122,7 @@ def _reading(roots: Sequence[UOp]) -> dict[UOp, None]:
     """The nodes that a run of `roots` computes of memory on its device, sources first; none where it computes what it copies from another."""
     reading: dict[UOp, None] = {}
     for node in toposort(roots, is_not_computed):
-        if node.op is Ops.COPY and node.src[0].op is not BUFFER:
+        if node.op is COPY and node.src[0].op is not BUFFER:
             return {}
         if (
             node.op is BUFFER

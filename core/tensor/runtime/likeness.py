@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.op_names import BUFFER, CONST, CONTIGUOUS, DETACH, RESHAPE, VARIABLE
+from proofgrad.core.ir.op_names import (
+    BUFFER,
+    CONST,
+    CONTIGUOUS,
+    DETACH,
+    PAD,
+    RESHAPE,
+    SHRINK,
+    VARIABLE,
+)
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, elements, names_variables
 from proofgrad.core.ir.uop import UOp, toposort
@@ -47,7 +56,7 @@ class _Position(NamedTuple):
 
 def _is_at(node: UOp) -> bool:
     """Whether a node cuts or fills at positions."""
-    return (node.op is Ops.SHRINK or node.op is Ops.PAD) and names_variables(node.arg)
+    return (node.op is SHRINK or node.op is PAD) and names_variables(node.arg)
 
 
 def _positions(node: UOp) -> tuple[Any, ...]:

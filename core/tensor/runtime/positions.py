@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import BUFFER, CONST, DETACH
+from proofgrad.core.ir.op_names import BUFFER, CONST, DETACH, SHRINK
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain, names_variables, sizes
 from proofgrad.core.ir.uop import UOp
@@ -38,7 +38,7 @@ def cuts_and_places(
 ) -> dict[UOp, list[_Position]]:
     """The cuts among nodes, and the PADs of what roots write to a part of memory, with the positions that each has."""
     placed = [node for root in roots for node in _places_written_to(root, computed)]
-    cuts = [node for node in nodes if node.op is Ops.SHRINK and node not in computed]
+    cuts = [node for node in nodes if node.op is SHRINK and node not in computed]
     return {node: _positions_of(node) for node in dict.fromkeys([*placed, *cuts])}
 
 
