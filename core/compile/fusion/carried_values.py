@@ -50,6 +50,7 @@ def carried_by_loops(
     begins: dict[UOp, float] = {}  # what all before the first that a value is computed from took
     carried: dict[UOp, None] = {}
     last, taken, border = _last_uses(nodes, consumers), 0.0, 0.0
+    left_at: dict[int, list[UOp]] = {}  # what is carried up to a place
     for place, node in enumerate(nodes):
         computed = [source for source in node.src if cycles[source] > FEW_CYCLES]
         begins[node] = min([begins[source] for source in computed], default=taken)
@@ -59,8 +60,9 @@ def carried_by_loops(
         cycles[node] = 0.0 if node in stored else before + own
         if own and cycles[node] > FEW_CYCLES and last[node] > place:
             carried[node] = None
-        for other in [other for other in carried if last[other] <= place]:
-            del carried[other]
+            left_at.setdefault(last[node], []).append(node)
+        for other in left_at.get(place, ()):
+            carried.pop(other, None)
         if not 0 < len(carried) <= MOST_CARRIED or last[node] <= place:
             continue
         begin = max(border, min([begins[other] for other in carried]))

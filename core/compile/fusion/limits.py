@@ -184,17 +184,23 @@ def _of_large_kernels(
     chain: dict[UOp, int] = {}
     most = _most_read(target)
     for node in nodes:
-        run, read = _together(node.src, reductions), _read(node, most, buffers, ends)
-        length = max([chain[source] for source in node.src], default=0)
-        if node.op is REDUCE_AXIS:
+        src, op = node.src, node.op
+        if op in MOVEMENT and node not in ends and len(buffers[src[0]]) <= most:
+            below = src[0]  # as at most nodes, all is as it was
+            reductions[node], buffers[node] = reductions[below], buffers[below]
+            chain[node] = chain[below]
+            continue
+        run, read = _together(src, reductions), _read(node, most, buffers, ends)
+        length = max([chain[source] for source in src], default=0)
+        if op is REDUCE_AXIS:
             run |= {node}
-        elif node.op in ELEMENTWISE:
+        elif op in ELEMENTWISE:
             length += 1
             times = repetitions.get(node, 0)
             is_large = len(run) > MOST_REDUCTIONS or length > LONGEST_CHAIN
             if is_large or (times and _pays_to_store(node, ends, read, times, consumers, target)):
                 ends.add(node)
-        is_read = node.op is BUFFER or node in ends
+        is_read = op is BUFFER or node in ends
         reductions[node] = _NONE if is_read else run
         buffers[node] = frozenset({node}) if is_read else read
         chain[node] = 0 if is_read else length

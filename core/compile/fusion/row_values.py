@@ -22,7 +22,7 @@ from proofgrad.core.compile.fusion.work import (
 )
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
-from proofgrad.core.ir.op_names import REDUCE_AXIS
+from proofgrad.core.ir.op_names import BUFFER, DETACH, EXPAND, REDUCE_AXIS, RESHAPE
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
@@ -45,6 +45,9 @@ def read_by_several_loops(
     for node in reversed(nodes):
         users = consumers[node]
         parts = [_loops_by(user, node, loops, stored) for user in users]
+        if len(users) == 1 and node not in stored:  # none of these sets is too large
+            loops[node], kernels[node] = parts[0], kernels[users[0]]
+            continue
         loops[node] = every = _some(parts)
         kernels[node] = frozenset({node}) if node in stored else _some([kernels[u] for u in users])
         if (
@@ -88,13 +91,13 @@ def _loops_by(
 
 def _share(loop: UOp, value: UOp) -> float:
     """How much of a value a loop reads."""
-    read = loop.src[0] if loop.op is Ops.REDUCE_AXIS else loop
+    read = loop.src[0] if loop.op is REDUCE_AXIS else loop
     return min(1.0, elements(read.shape) / max(1, elements(value.shape)))
 
 
 def _before_copies(node: UOp) -> UOp:
     """What is stored of a value: not the same elements many times."""
-    while node.op in (Ops.EXPAND, Ops.RESHAPE, Ops.DETACH):
+    while node.op in (EXPAND, RESHAPE, DETACH):
         node = node.src[0]
     return node
 
@@ -105,7 +108,7 @@ def _is_worth_a_buffer(
     """Whether a value is. `is_one`: one kernel has all of the loops, and may keep what it computed of a row."""
     if value.op not in ELEMENTWISE and value.op not in MOVEMENT:
         return False
-    reductions = [loop for loop in loops if loop.op is Ops.REDUCE_AXIS]
+    reductions = [loop for loop in loops if loop.op is REDUCE_AXIS]
     short = sum([length_of(r) <= SHORT_REDUCTION for r in reductions])
     reads = sum([_share(loop, value) for loop in loops])
     again = reads - max(1, short if is_one else 1)  # one kernel writes short ones out as one
@@ -183,14 +186,14 @@ def _apart_along(axis: int, value: UOp, stored: set[UOp]) -> int:
     seen = set(waiting)
     while waiting and len(seen) < MOST_VALUES:
         node, along = waiting.pop()
-        if node.op is Ops.BUFFER or (node in stored and node is not value):
+        if node.op is BUFFER or (node in stored and node is not value):
             if prod(node.shape[along + 1 :]) > 1:
                 found.add((node, along))
             continue
         stays = node.op in ELEMENTWISE
         for source in node.src:
             below = along if stays else axis_below(node, source, along)
-            if below is None and node.op is Ops.RESHAPE and prod(node.shape[along + 1 :]) > 1:
+            if below is None and node.op is RESHAPE and prod(node.shape[along + 1 :]) > 1:
                 found.add((node, along))
             elif below is not None and (source, below) not in seen:
                 seen.add((source, below))

@@ -72,6 +72,8 @@ def _below_shape(node: UOp) -> UOp:
 
 def some_of(sets: Sequence[frozenset[UOp]]) -> frozenset[UOp]:
     """Of all sets of PADs together, as many as matter."""
+    if len(sets) == 1:
+        return sets[0]
     found = max(sets, key=len, default=_NONE)
     return found if len(found) >= MOST_PLACED else found.union(*sets)
 
