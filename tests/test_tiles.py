@@ -23,7 +23,7 @@ from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule import contraction, cost_model, row_cycles, tiles
-from proofgrad.core.compile.schedule.contraction import contractions
+from proofgrad.core.compile.schedule.contraction import Contraction, contractions, once_a_tile
 from proofgrad.core.compile.schedule.operands import packs_columns, planned_staging
 from proofgrad.core.compile.schedule.tiles import choose_blocks, find_contraction
 from proofgrad.core.compile.steps import unroll
@@ -367,3 +367,24 @@ def test_products_by_a_transposed_matrix_are_checked_and_proved(
     told = capfd.readouterr().err
     assert done in told
     assert "none unknown" in told if check == "PROVE" else "checked" in told
+
+
+def test_answer_about_a_tile_is_found_once_for_a_contraction_and_a_target() -> None:
+    asked: list[tuple[Tile, Target]] = []
+
+    @once_a_tile
+    def rows_of(contraction: Contraction, tile: Tile, target: Target) -> int:
+        asked.append((tile, target))
+        return tile.rows
+
+    row, column, step = [UOp.range(8, k) for k in range(3)]
+    factors = [UOp.const(dtypes.float32, value) for value in (1.0, 2.0)]
+    total = UOp(Ops.REDUCE, dtypes.float32, (factors[0] * factors[1], step), Ops.ADD)
+    one, other = [Contraction(total, row, column, *factors, ()) for _ in range(2)]
+    (tile, higher), (target, another) = (Tile(2, 1, 4), Tile(3, 1, 4)), (Target("a"), Target("a"))
+    answers = [rows_of(one, x, target) for x in (tile, tile, higher, tile)]
+    assert answers == [2, 2, 3, 2]
+    assert asked == [(tile, target), (higher, target)]
+    rows_of(other, tile, target)
+    rows_of(one, tile, another)
+    assert len(asked) == 4

@@ -9,11 +9,12 @@ columns, as in a product of matrices or a convolution.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from math import gcd, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
@@ -71,6 +72,11 @@ class Contraction:
     blocks: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
     beside: tuple[UOp, ...] = ()  # of the others those along which results of one line lie
     ended: frozenset[UOp] = frozenset()  # loops that a variable may end early
+
+    @cached_property
+    def found(self) -> dict[Any, tuple[Target, Any]]:
+        """What was asked of its tiles (`once_a_tile`), each with the target that it was asked for."""
+        return {}
 
     @cached_property
     def row_count(self) -> int:
@@ -311,6 +317,24 @@ class Contraction:
     def rows_lie_side_by_side(self) -> bool:
         """Whether one row's element of the operand lies beside the next row's."""
         return set(load_steps(self.row_factor, self.rows)) <= {1}
+
+
+_T = TypeVar("_T")
+_OfTile = Callable[[Contraction, Tile, Target], _T]
+
+
+def once_a_tile(find: _OfTile[_T]) -> _OfTile[_T]:
+    """A question about a tile that several others ask: it is answered once, and the answer kept with the contraction."""
+
+    def of(contraction: Contraction, tile: Tile, target: Target) -> _T:
+        key = find, tile
+        known = contraction.found.get(key)
+        if known is None or known[0] is not target:
+            known = contraction.found[key] = target, find(contraction, tile, target)
+        answer: _T = known[1]
+        return answer
+
+    return of
 
 
 def pays_a_kernel(multiplications: int, dtype: DType, target: Target) -> bool:

@@ -19,6 +19,7 @@ from proofgrad.core.compile.schedule.contraction import (
     MOST_STEPS,
     Contraction,
     load_steps,
+    once_a_tile,
     table_elements,
     tiles_along,
     tiles_of,
@@ -141,6 +142,7 @@ def _stay_near(contraction: Contraction, tile: Tile, target: Target) -> bool:
     )
 
 
+@once_a_tile
 def _pays_order(contraction: Contraction, tile: Tile, target: Target) -> bool:
     """Whether a table of all columns takes less than to pack those of a tile, or to read them where they lie, as tiles that go by
     along rows write their results from end to end.
@@ -203,6 +205,7 @@ def _can_pack(contraction: Contraction, tile: Tile, target: Target) -> bool:
     return lie_side_by_side or transposes_columns(tile, contraction, target)
 
 
+@once_a_tile
 def _pays_rows_of_an_item(contraction: Contraction, tile: Tile, target: Target) -> bool:
     """Whether an item has so many tiles of rows that packing the columns which lie side by side, once for all of them, takes less."""
     row_bytes = contraction.row_count * contraction.depth * contraction.itemsize
@@ -217,6 +220,7 @@ def _pays_rows_of_an_item(contraction: Contraction, tile: Tile, target: Target) 
     )
 
 
+@once_a_tile
 def _pays_transposing(contraction: Contraction, tile: Tile, target: Target) -> bool:
     """Whether items that pack columns, each for its tiles of rows, take less time than a table of them, if there can be one."""
     may_be_table = contraction.pays_tables(target) and contraction.readers_of_columns(tile) >= 2
@@ -226,6 +230,7 @@ def _pays_transposing(contraction: Contraction, tile: Tile, target: Target) -> b
     return _packing(contraction, tile, target) < table
 
 
+@once_a_tile
 def _packing(contraction: Contraction, tile: Tile, target: Target) -> float:
     """Cycles in which all items pack their columns."""
     tiles = tiles_of(contraction, tile)
