@@ -167,12 +167,13 @@ def choose_depth(
         most = min(most, contraction.window.lag)
     leaves = _leaves_registers(tile, reduction.dtype, target)
     shares = contraction.shares_steps and contraction.window.lag < size
-    if size <= most and (leaves or (size <= MOST_STEPS and (shares or tile.vectors == 1))):
+    shows = tile.vectors == 1 or products < PRODUCTS_WORTH_COUNTING
+    if size <= most and (leaves or (size <= MOST_STEPS and (shares or shows))):
         return size
     enough = MOST_STEPS
     if _sums_move(tile, target) and not contraction.window.lag:
         enough = 1
-    elif tile.vectors > 1 and not shares and (size > SHORT_SUM or not leaves):
+    elif tile.vectors > 1 and not shares and (size > SHORT_SUM or not (leaves or shows)):
         enough = -(-PRODUCTS_WORTH_COUNTING // products)
     ways = [n for n in range(1, min(MOST_STEPS, max(1, most)) + 1) if size % n == 0]
     return next((n for n in ways if n >= enough), ways[-1])

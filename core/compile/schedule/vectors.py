@@ -206,6 +206,8 @@ def _of_elements(one: Candidate, nest: Nest, most: int) -> int:
     if reduces and not (others and has_ends):
         return 1
     if reduces and vectors > ELEMENTS_AT_ONCE:
+        if not _is_gated_along(one.loop, free):
+            return 1
         return side_by_side(vectors, MOST_COPIES) if _reads_in_steps(one.loop, free) else 2
     if not others or (vectors > ELEMENTS_AT_ONCE and not (is_gathered or has_ends)):
         return 1
@@ -251,8 +253,13 @@ def _has_ends_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
     It is left out by a gate there, or its position is brought inside.
     """
     reads = [n for n in free if n.op is INDEX and loop in free[n]]
-    gated = [loop in free[n.src[2]] for n in reads if len(n.src) > 2]
-    return any(gated) or any([coefficient(n.src[1], loop) is None for n in reads])
+    return _is_gated_along(loop, free) or any([coefficient(n.src[1], loop) is None for n in reads])
+
+
+def _is_gated_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
+    """Whether a gate that changes along a loop leaves out what is read."""
+    gates = [n.src[2] for n in free if n.op is INDEX and len(n.src) > 2]
+    return any([loop in free[gate] for gate in gates])
 
 
 def _beside_a_chain(loop: UOp, nest: Nest) -> int:

@@ -29,7 +29,7 @@ _Room = TypeVar("_Room")
 
 def read(uop: UOp, device: str) -> bytearray:
     """The elements of `uop` as row-major bytes, computed if need be; of those in memory no zeros are written before."""
-    there = at_hand(uop)
+    there = at_hand(uop) if uop.shape else None  # one number is sooner copied
     return read_into(bytearray, uop, device) if there is None else bytearray(there)
 
 
@@ -60,6 +60,8 @@ def at_hand(uop: UOp) -> memoryview | None:
     if recorder() is not None or not is_plain(uop.shape) or not elements(uop.shape):
         return None
     node, begin = computed(uop), 0
+    if node.op is SHRINK and not is_plain(node.arg[0]):
+        return None  # a variable says where it begins
     if node.op is SHRINK and node.arg[1:] == tuple([(0, n) for n in node.src[0].shape[1:]]):
         begin = node.arg[0][0] * elements(node.shape[1:]) * node.dtype.itemsize
         node = computed(node.src[0])
