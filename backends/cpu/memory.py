@@ -35,7 +35,7 @@ class Region:
 
     def __init__(self, size: int) -> None:
         apart = _lines_apart(size) * LINE_BYTES
-        self.owner, self.size = _fresh(size + apart), size
+        self.owner, self.size = _fresh(size, apart), size
         start = ctypes.addressof(ctypes.c_char.from_buffer(self.owner))
         self.address = -(-start // ALIGNMENT_BYTES) * ALIGNMENT_BYTES + apart
         self.offset = self.address - start
@@ -157,11 +157,12 @@ def _rounded(nbytes: int) -> int:
     return max(1, -(-nbytes // unit)) * unit
 
 
-def _fresh(size: int) -> Any:
+def _fresh(size: int, apart: int) -> Any:
+    """Memory for so many bytes from some byte on. Raises: MemoryError."""
     if size < LARGE_BYTES:
-        return bytearray(size + ALIGNMENT_BYTES)
+        return bytearray(size + apart + ALIGNMENT_BYTES)
     try:
-        return _mapped(size)
+        return _mapped(size + apart)
     except (OSError, ValueError, OverflowError) as error:
         raise MemoryError(f"cannot allocate {size} bytes: {error}") from error
 
