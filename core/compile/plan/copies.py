@@ -136,9 +136,8 @@ class _Copy:
             data = self._results.read(size)
             if len(length) < _LENGTH_BYTES or len(data) < size:  # it was stopped while it wrote
                 break
-            number, value = pickle.loads(
-                data
-            )  # of our own copy: the file has no name by which others write to it
+            # Of our own copy: the file has no name by which others write to it.
+            number, value = pickle.loads(data)
             made[number] = value
         return made
 

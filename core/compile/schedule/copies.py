@@ -132,6 +132,7 @@ def choose_copies(
     leave, and there are none where they alone wait for nothing: vectors read on where copies begin other rows (measured: softmax over the
     rows of a matrix takes three quarters of the time).
     """
+    along = frozenset(vectors)
     free, target, wanted, found = nest.free, nest.target, override.copies, []
     sharing = [_loops_that_share(n, nest) for n in nest.reductions]
     candidates = frozenset().union(*sharing) - loops_around_kept(free)
@@ -155,13 +156,11 @@ def choose_copies(
         if wanted is not None:
             count = wanted.count
         elif in_windows:
-            count = _copies_of_windows(nest, loop, has_rest, frozenset(vectors), of_row)
+            count = _copies_of_windows(nest, loop, has_rest, along, of_row)
         else:
             count = side_by_side(size, most) if has_rest else largest_divisor(size, most)
         if count > 1 and (size % count == 0 or (has_rest and count < size)):
-            found.append(
-                (_work_of_copies(nest, loop, count, frozenset(vectors)), Copies(loop.arg[0], count))
-            )
+            found.append((_work_of_copies(nest, loop, count, along), Copies(loop.arg[0], count)))
     if found:
         return min(found, key=lambda one: one[0])[1]
     return copies_of_choices(nest, vectors) if wanted is None else NO_COPIES
@@ -224,8 +223,9 @@ def _copies_of_windows(
     nest: Nest, loop: UOp, has_rest: bool, along: frozenset[UOp], of_row: int
 ) -> int:
     """How many rows of windows side by side load and compute least for each result, of so many vectors of a row each."""
-    size, sums = nest.size(loop), [n for n in nest.free if n.op is Ops.REDUCE]
-    terms = max([prod([size_of(x) for x in nest.written_beside(n, loop)]) for n in sums])
+    size = nest.size(loop)
+    written = [nest.written_beside(n, loop) for n in nest.reductions]
+    terms = max([prod([size_of(x) for x in loops]) for loops in written])
     # A product that is no part of its sum takes a register for itself.
     registers = nest.target.vector_registers // (2 if nest.target.has_fma else 4)
     most = min(MOST_COPIES, registers, MOST_TERMS // (terms * of_row), size)
@@ -247,15 +247,15 @@ def _work_of_copies(nest: Nest, loop: UOp, count: int, along: frozenset[UOp]) ->
     Windows that overlap have masks in common as they have elements. Of a reduction that is written out only the loads count: the operations are the same
     in copies of any loop. `along`: the loops that run as vectors.
     """
-    work, size = 0.0, nest.size(loop)
-    for reduction in [n for n in nest.free if n.op is Ops.REDUCE]:
+    work, size = 0.0, nest.size(loop)  # of all copies, then of each result
+    for reduction in nest.reductions:
         written = nest.written_beside(reduction, loop)
         steps = prod([size_of(x) for x in written])
         loads = [elements_of_copies(n, written, loop, count) for n in loads_of(reduction)]
         if reduction not in nest.looped:
             work += sum(loads) + WORK_OF_A_STEP
             continue
-        own = max(loads, default=count * steps) / steps  # of all copies
+        own = max(loads, default=count * steps) / steps
         work += (sum(loads) + WORK_OF_A_STEP) / steps
         for node in toposort((reduction.src[0],)):
             if node.op in ELEMENTWISE and node.dtype is not dtypes.index:

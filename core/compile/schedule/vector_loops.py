@@ -210,9 +210,7 @@ def _narrow_lanes(loop: UOp, nest: Nest) -> int | None:
     """Of how many lanes that lie apart a line each stays in the first cache, where they are narrow, and loaded one by one anyway: so the next iterations
     read on in these lines. None where no narrow lanes lie apart."""
     cache, found = nest.target.first_cache, list[int]()
-    for load in [
-        n for n in nest.free if n.op is Ops.LOAD and n.dtype.itemsize < NARROWEST_GATHERED
-    ]:
+    for load in [n for n in nest.loads if n.dtype.itemsize < NARROWEST_GATHERED]:
         step = coefficient(load.src[0].src[1], loop)
         if step not in (None, 0, 1):
             nbytes = abs(step) * load.dtype.itemsize

@@ -157,9 +157,8 @@ def _at_once(one: Candidate, nest: Nest, copies: Copies) -> int:
     registers = target.vector_registers // 2 // copies.count
     most = min(registers, target.core.sums_at_once)
     if is_of_results and nest.looped and _is_beside_windows(copies, nest):
-        registers = most = max(
-            1, target.core.sums_at_once // copies.count
-        )  # what they share is all that they load
+        # What they share is all that they load.
+        registers = most = max(1, target.core.sums_at_once // copies.count)
     if target.work_items and is_costly:
         most = min(most, MOST_COSTLY_AT_ONCE)
     long = MOST_LOADS // max(1, _loads_along(one.loop, free))  # so many are long enough to read
@@ -208,7 +207,7 @@ def _of_elements(one: Candidate, nest: Nest, most: int) -> int:
     if reduces and vectors > ELEMENTS_AT_ONCE:
         if not _is_gated_along(one.loop, free):
             return 1
-        return side_by_side(vectors, MOST_COPIES) if _reads_in_steps(one.loop, free) else 2
+        return side_by_side(vectors, MOST_COPIES) if _reads_in_steps(one.loop, nest) else 2
     if not others or (vectors > ELEMENTS_AT_ONCE and not (is_gathered or has_ends)):
         return 1
     at_most = _gathered_at_once(one, nest)
@@ -228,8 +227,7 @@ def _gathered_at_once(one: Candidate, nest: Nest) -> int:
 
     No fewer than fill a line of results that leave the second cache before the next vector comes to it, but of narrow elements, whose lanes take longer.
     """
-    loads = [n for n in nest.free if n.op is Ops.LOAD]
-    steps = [(coefficient(n.src[0].src[1], one.loop), n.dtype.itemsize) for n in loads]
+    steps = [(coefficient(n.src[0].src[1], one.loop), n.dtype.itemsize) for n in nest.loads]
     apart = [abs(step) * itemsize for step, itemsize in steps if step not in (None, 0, 1)]
     most = MOST_COPIES * one.lanes
     stay = [rows_that_stay(nbytes, most, nest.target.first_cache) for nbytes in apart]
@@ -241,10 +239,9 @@ def _gathered_at_once(one: Candidate, nest: Nest) -> int:
     return max(1, line, min(stay, default=most) // one.lanes)
 
 
-def _reads_in_steps(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
+def _reads_in_steps(loop: UOp, nest: Nest) -> bool:
     """Whether lanes along a loop are picked out of what is loaded, as of windows with a stride: to mask them takes each lane by itself."""
-    steps = [coefficient(n.src[0].src[1], loop) for n in free if n.op is Ops.LOAD]
-    return any([step not in (0, 1) for step in steps])
+    return any([coefficient(n.src[0].src[1], loop) not in (0, 1) for n in nest.loads])
 
 
 def _has_ends_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
