@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_copies import depthwise, of_last
+from test_copies import depthwise, of_last, zeros
 
 from proofgrad import Context, Tensor
-from proofgrad.core.compile.schedule.shared_windows import elements_of_copies, window_loop
+from proofgrad.core.compile.schedule.shared_windows import elements_of_copies, overlaps, window_loop
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -39,6 +39,33 @@ def test_windows_of_rows_overlap_along_the_rows_of_a_window_if_it_is_short_enoug
     assert window_loop(total, y, 16) is u
     assert window_loop(total, y, 6) is None
     assert window_loop(total, UOp.range(90, 1), 16) is v
+
+
+def test_values_that_no_loop_of_a_window_changes_are_no_windows_that_overlap() -> None:
+    """As the mean of a channel, subtracted in a pool: each iteration reads its own, for all terms."""
+    y = UOp.range(65, 0)
+    u, v = UOp.range(2, 2, AxisRole.REDUCE), UOp.range(2, 3, AxisRole.REDUCE)
+    mean = UOp(Ops.PARAM, dtypes.float32, (), (1, 65))
+    of_row = UOp(Ops.LOAD, dtypes.float32, (UOp(Ops.INDEX, dtypes.float32, (mean, y)),))
+    image = UOp(Ops.PARAM, dtypes.float32, (), (0, 10_000))
+    apart = UOp(Ops.INDEX, dtypes.float32, (image, (y * 2 + u) * 100 + v))
+    load = UOp(Ops.LOAD, dtypes.float32, (apart,))
+    total = UOp(Ops.REDUCE, dtypes.float32, (load + of_row, u, v), Ops.MAX)
+    assert not overlaps(total, (u, v), y)
+    assert window_loop(total, y, 16) is None
+
+
+@pytest.mark.parametrize("shape", [(64, 32, 20), (16, 32, 12), (8, 16, 20)])
+def test_channels_do_not_run_side_by_side_where_they_share_nothing(shape: tuple[int, ...]) -> None:
+    """The gradient of the scale of a batch norm before a pool: a text of a megabyte wrote out 8 channels."""
+    images, channels, side = shape
+    x, mean = zeros(images, channels, side, side), zeros(channels)
+    scale = Tensor.ones(channels).contiguous().realize()
+    scaled = (x.relu() - mean.reshape(1, -1, 1, 1)) * scale.reshape(1, -1, 1, 1)
+    of_pool = zeros(images, channels, side // 2, side // 2)
+    loss = (scaled.max_pool2d((2, 2)) * of_pool).sum()
+    _, copies = of_last(loss.gradient(scale)[0])
+    assert copies.count == 1
 
 
 @pytest.mark.parametrize("height", [7, 31, 56, 65])

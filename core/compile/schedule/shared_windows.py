@@ -59,7 +59,9 @@ def overlaps(reduction: UOp, written: Sequence[UOp], loop: UOp) -> bool:
 def _overlap(load: UOp, written: Sequence[UOp], loop: UOp) -> bool:
     if not coefficient(load.src[0].src[1], loop):
         return False
-    return elements_of_copies(load, written, loop, 2) < 2 * prod([size_of(x) for x in written])
+    # Not of the terms: a value that changes along no loop of the window is read for all of them by one iteration alone.
+    of_one = elements_of_copies(load, written, loop, 1)
+    return elements_of_copies(load, written, loop, 2) < 2 * of_one
 
 
 def windows_beside_copies(kernel: UOp, loop: UOp, at_most: int) -> dict[UOp, tuple[UOp, ...]]:
