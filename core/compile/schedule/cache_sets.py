@@ -55,8 +55,15 @@ def sets_of(nbytes: int, cache: FirstCache) -> int:
 
 def rows_that_stay(nbytes: int, most: int, cache: FirstCache) -> int:
     """Of how many rows, so many bytes apart and at most `most`, the first cache holds a line each: so many as no set has more of than ways."""
-    fits = [n for n in range(1, most + 1) if lines_of_a_set(nbytes, n, cache) <= cache.ways]
-    return fits[-1]
+    sets, of_set, last = cache.way_bytes // cache.line_bytes, Counter[int](), -1
+    for row in range(most):  # one more never has less in a set, so all are counted once
+        line = row * nbytes // cache.line_bytes
+        if line != last:
+            last = line
+            of_set[line % sets] += 1
+            if of_set[line % sets] > cache.ways:
+                return row
+    return most
 
 
 def lines_of_a_set(nbytes: int, count: int, cache: FirstCache) -> int:
