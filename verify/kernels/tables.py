@@ -174,15 +174,17 @@ def _value_at(
     store: UOp, index: UOp, mask: Sequence[UOp], questions: Questions
 ) -> UOp | Difference:
     position, value = store.src
-    loops = [n for n in toposort((position.src[1],)) if n.op is Ops.RANGE]
-    terms = map_by_position(position.src[1], index, loops, mask)
+    _, place, *filled = position.src  # `filled`: where the store writes
+    loops = [n for n in toposort((place,)) if n.op is Ops.RANGE]
+    terms = map_by_position(place, index, loops, mask)
     if terms is None:
-        return Difference("the position in a table", position.src[1], index)
+        return Difference("the position in a table", place, index)
     inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
-    claim = all_of([position.src[1].substitute(terms).eq(index), *inside])
+    claims = [place.substitute(terms).eq(index), *inside, *[c.substitute(terms) for c in filled]]
+    claim = all_of(claims)
     decision = questions.holds(claim, mask)
     if decision.verdict is Verdict.REFUTED:
-        return Difference("the position in a table", position.src[1], index, decision.point)
+        return Difference("the position in a table", place, index, decision.point)
     return value.substitute(terms)
 
 
