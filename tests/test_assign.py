@@ -114,10 +114,22 @@ def test_an_old_view_names_a_position_of_the_new_value() -> None:
     assert (view.tolist(), x.tolist()) == ([6, 7], [6, 7, 7, 8])
 
 
+def test_replace_by_another_shape_is_refused_unless_it_is_meant() -> None:
+    x = Tensor([1, 2, 3, 4])
+    for other in (Tensor([1]), Tensor(1), Tensor([[1, 2, 3, 4]]), Tensor.zeros(0)):
+        with pytest.raises(
+            ShapeError, match=r"replace was given \(.* in place of \(4,\); say allow"
+        ):
+            x.replace(other)
+    assert x.tolist() == [1, 2, 3, 4]
+    x.replace(Tensor([[1.5]]), allow_shape_mismatch=True)
+    assert (x.tolist(), x.dtype) == ([[1.5]], dtypes.float)
+
+
 def test_writing_to_a_view_of_a_tensor_with_another_shape_now_is_refused() -> None:
     x = Tensor([1, 2, 3, 4])
     view = x[:2]
-    x.replace(Tensor([1]))
+    x.replace(Tensor([1]), allow_shape_mismatch=True)
     with pytest.raises(ShapeError, match=r"had the shape \(4,\) and now has \(1,\)"):
         view.assign(0)
 

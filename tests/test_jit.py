@@ -436,6 +436,36 @@ def _doubled(x: Tensor) -> Tensor:
     return x * 2
 
 
+@TinyJit
+def _tripled(x: Tensor) -> Tensor:
+    return x * 3
+
+
+class _Scaled:
+    factor = 4
+
+    @TinyJit
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+def test_pickle_of_a_decorated_function_is_its_name() -> None:
+    again = pickle.loads(pickle.dumps(_tripled))
+    assert again is _tripled
+    assert [again(line(k)).item() for k in range(4)] == [0, 3, 6, 9]
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(_Scaled.scaled, protocol)) is _Scaled.scaled
+
+
+def test_pickle_of_a_local_function_names_it() -> None:
+    @TinyJit
+    def local(x: Tensor) -> Tensor:
+        return x
+
+    with pytest.raises((AttributeError, pickle.PicklingError), match="local"):
+        pickle.dumps(local)
+
+
 @pytest.mark.parametrize("device", ["REFERENCE", "CL"])
 def test_backends_without_native_replay_run_step_by_step(device: str) -> None:
     if device not in Device.get_available_devices():

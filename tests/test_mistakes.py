@@ -112,7 +112,13 @@ def test_lists_of_tensors_are_joined_as_in_torch() -> None:
     assert Tensor.cat([x, y]).tolist() == [[1, 2], [3, 4]]  # type: ignore[arg-type]
     assert Tensor.cat((x, y), dim=-1).tolist() == [[1, 2, 3, 4]]  # type: ignore[arg-type]
     assert Tensor.stack([x, y], dim=1).tolist() == [[[1, 2], [3, 4]]]  # type: ignore[arg-type]
-    assert Tensor.stack([x, y], x).shape == (3, 1, 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("join", [Tensor.cat, Tensor.stack])
+@pytest.mark.parametrize(("other", "named"), [(X, "Tensor"), (1, "1"), ([X], "list")])
+def test_what_comes_behind_a_list_of_tensors_is_refused(join: Any, other: Any, named: str) -> None:
+    with pytest.raises(TypeError, match=f"nothing more but dim=, not .*{named}"):
+        join([X, X], other)
 
 
 def test_one_element_has_the_axes_of_a_line() -> None:

@@ -56,6 +56,11 @@ X, Y = Tensor([[1.0, 3.0, 2.0], [0.5, 0.0, -1.0]]), Tensor([2, 0])
         (lambda: X.sort(stable=True), "takes no stable=; leave it out"),
         (lambda: X.argsort(stable=True), "takes no stable=; leave it out"),
         (lambda: X.topk(1, sorted=True), "takes no sorted=; it is called sorted_="),
+        (lambda: X.round(decimals=2), r"takes no decimals=; write \(x \* 10"),
+        (lambda: Tensor.rand(2, generator=0), r"rand\(\) takes no generator=; there is one"),
+        (lambda: Tensor.randn(2, generator=0), r"randn\(\) takes no generator=; there is one"),
+        (lambda: Tensor.randperm(2, generator=0), r"randperm\(\) takes no generator=; there is"),
+        (lambda: Y.multinomial(2, generator=0), r"multinomial\(\) takes no generator=; there is"),
         (lambda: X.sum().backward(retain_graph=True), "takes no retain_graph=; leave it out"),
     ],
 )

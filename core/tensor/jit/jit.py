@@ -13,6 +13,7 @@ up again at each replay; so a Tensor that was written to in between is not forgo
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
@@ -114,8 +115,11 @@ class TinyJit(Generic[Result]):
             self._of_instance[instance] = TinyJit(method)
         return self._of_instance[instance]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles hold the function; it is recorded again."""
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickles hold the function, which is recorded again; or the name of this, where it stands in the function's place."""
+        name: str = getattr(self.fxn, "__qualname__", "")
+        if _found_by_name(getattr(self.fxn, "__module__", ""), name) is self:
+            return name
         return (TinyJit, (self.fxn,))
 
     @property
@@ -221,6 +225,14 @@ class TinyJit(Generic[Result]):
 
 
 # -- recording --------------------------------------------------------------------------------------
+
+
+def _found_by_name(module: str, name: str) -> Any:
+    """What stands in a module under this name, which may lead through classes: where pickle looks."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 class _Recording:

@@ -85,7 +85,8 @@ def note_run(nodes: Collection[UOp]) -> None:
     if _LAST.count == MOST_RUNS:
         warn(
             f"{MOST_RUNS} runs, one after the other, each computed again what the one before had computed, here {again} operations:"
-            " call .realize() on what the loop goes on with, so that it is kept"
+            " call .realize() on what the loop goes on with, so that it is kept; Tensor.realize(a, b) computes"
+            " what shares work, as gradients do, in one run"
         )
 
 

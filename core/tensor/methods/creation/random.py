@@ -24,6 +24,7 @@ from proofgrad.core.tensor.data.arguments import (
     as_sizes,
     checked_shape,
     passes_on,
+    refuses,
     takes_numbers,
 )
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, RangeError
@@ -50,6 +51,7 @@ DRAWN_ONCE = 64
 # So many comparisons take one kernel less time than those of a search take to be made and run.
 LOOKED_AT = 1 << 22
 MOST_SORTED = 256  # numbers that are put in a random order by sorting others
+_ONE_SEED = "there is one generator: Tensor.manual_seed(n) says where it begins"
 MOST_CHECKED = 1 << 16  # weights that are looked at before positions are drawn by them
 
 
@@ -137,6 +139,7 @@ class Creation(Factories, Indexing):
         return struct.pack("<3I", seed & 0xFFFFFFFF, seed >> 32, call & 0xFFFFFFFF)
 
     @classmethod
+    @refuses(generator=_ONE_SEED)
     def rand(
         cls,
         *shape: Any,
@@ -181,6 +184,7 @@ class Creation(Factories, Indexing):
         return drawn
 
     @classmethod
+    @refuses(generator=_ONE_SEED)
     @passes_on(OPTIONS)
     def randn(
         cls,
@@ -212,6 +216,7 @@ class Creation(Factories, Indexing):
         return ((self * (2 * math.pi)).cos() * radius).cast(kind)
 
     @classmethod
+    @refuses(generator=_ONE_SEED)
     @passes_on(OPTIONS)
     def normal(
         cls,
@@ -248,6 +253,7 @@ class Creation(Factories, Indexing):
         return cls._drawn(line, requires_grad)
 
     @classmethod
+    @refuses(generator=_ONE_SEED)
     @takes_numbers
     def randint(
         cls,
@@ -326,6 +332,7 @@ class Creation(Factories, Indexing):
         return type(self).randn(self.shape, **self._alike({"dtype": dtype, **kwargs}))
 
     @classmethod
+    @refuses(generator=_ONE_SEED)
     @takes_numbers
     def randperm(
         cls,
@@ -352,6 +359,7 @@ class Creation(Factories, Indexing):
         keys, _ = self._random_words(permutation.ROUNDS)
         return permutation.in_random_order(keys.contiguous(), count)
 
+    @refuses(generator=_ONE_SEED)
     @takes_numbers
     def multinomial(self, num_samples: Whole = 1, replacement: Flag = False) -> Self:
         """Positions drawn with chances in proportion to these weights, a line for each row.

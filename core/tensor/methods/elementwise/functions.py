@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
+from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole, refuses
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote_scalar
@@ -67,6 +67,7 @@ class Elementwise(Operators):
 
     # -- whole numbers ----------------------------------------------------------------------------
 
+    @refuses(decimals="write (x * 10**n).round() / 10**n")
     def round(self) -> Self:
         """To the nearest integer; halves to the even one, as numpy does."""
         return self._rounded_to_even() if self.is_floating_point() else self._value()

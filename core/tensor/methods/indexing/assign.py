@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, ref
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Scalar
+from proofgrad.core.tensor.data.arguments import Flag, Scalar
 from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
@@ -83,13 +83,18 @@ class Assignment(Selection):
             tensor._note_end(node, new)
         return self
 
-    def replace(self, x: Any) -> Self:
-        """This Tensor becomes `x`, with another shape, type and device allowed, and no view.
+    def replace(self, x: Any, allow_shape_mismatch: Flag = False) -> Self:
+        """This Tensor becomes `x`, with another type and device allowed, and another shape if `allow_shape_mismatch`; and no view.
 
-        Data is data then, too, with a gradient of its own, unless `x` leads to a Tensor with requires_grad=True.
+        Data is data then, too, with a gradient of its own, unless `x` leads to a Tensor with requires_grad=True. Raises: ShapeError.
         """
         if not isinstance(x, TensorBase):
             raise TypeError(f"replace takes a Tensor, not {type(x).__name__}")
+        if x.shape != self.shape and not allow_shape_mismatch:
+            raise ShapeError(
+                f"replace was given {show(x.shape)} in place of {show(self.shape)}; say allow_shape_mismatch=True"
+                " if another shape is meant"
+            )
         is_data = id(self) in TensorBase._leaves or self._requires_grad is False
         value: Any = x
         is_data = is_data and x is not self and not value._leads_to_a_parameter()

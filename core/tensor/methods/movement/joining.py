@@ -56,7 +56,7 @@ class Movement(Views, Operators):
         Raises: ShapeError naming the sizes that differ.
         """
         if isinstance(self, (list, tuple)):
-            return _first(self, "cat").cat(*self[1:], *args, dim=dim)
+            return _first(self, args, "cat").cat(*self[1:], dim=dim)
         parts = self._parts("cat", args)
         axis = resolve_axis(dim, self.ndim)
         for number, part in enumerate(parts):
@@ -121,7 +121,7 @@ class Movement(Views, Operators):
     def stack(self, *args: Any, dim: Whole = 0) -> Self:
         """The Tensors, all of one shape, along a new axis. Raises: ShapeError naming one."""
         if isinstance(self, (list, tuple)):
-            return _first(self, "stack").stack(*self[1:], *args, dim=dim)
+            return _first(self, args, "stack").stack(*self[1:], dim=dim)
         parts = self._parts("stack", args)
         for number, part in enumerate(parts):
             if part.shape != self.shape:
@@ -307,8 +307,13 @@ class Movement(Views, Operators):
                 return self._cut(axis, begin, begin + 1).expand(sizes)
 
 
-def _first(parts: Sequence[Any], name: str) -> Any:
-    """The first of a list: `Tensor.cat([a, b])` is `a.cat(b)`."""
+def _first(parts: Sequence[Any], others: tuple[Any, ...], name: str) -> Any:
+    """The first of a list: `Tensor.cat([a, b])` is `a.cat(b)`. Raises: TypeError for what comes behind the list."""
+    if others:
+        raise TypeError(
+            f"{name} takes Tensors, or one list of them and nothing more but dim=, not"
+            f" {describe(others[0])} behind a list"
+        )
     if not parts or not isinstance(parts[0], Movement):
         raise DtypeError(f"{name} takes Tensors, one or more, not {parts!r}")
     return parts[0]
