@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import proofgrad
-from proofgrad import Context, Tensor
+from proofgrad import Context, Tensor, kept_proofs, user_rules
 from proofgrad.core.rewrite.rule import LOOSE_CLASSES
 from proofgrad.core.tensor.runtime.realize import compiler
 
@@ -47,6 +49,67 @@ def test_a_malformed_file_is_refused_with_its_position(tmp_path: Path) -> None:
     file.write_text("ruleset mine over uint8\nrule broken: x + => x\n")
     with pytest.raises(ValueError, match=r"mine\.rules:2:\d+"):
         proofgrad.load_rules(file)
+
+
+def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"mine\.rules"):
+        proofgrad.load_rules(tmp_path / "mine.rules")
+
+
+def no_solver(*given: Any) -> Any:
+    raise AssertionError("the prover was asked")
+
+
+def test_a_file_that_was_proven_is_used_without_the_solver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
+    file = tmp_path / "mine.rules"
+    file.write_text(RIGHT)
+    proofgrad.load_rules(file)
+    compiler().library._added.clear()
+    monkeypatch.setattr(user_rules, "_proven", no_solver)
+    assert proofgrad.load_rules(file) == ("mine.absorb",)
+    x, y = Tensor([1, 2, 255], dtype="uint8"), Tensor([4, 7, 1], dtype="uint8")
+    assert ((x | y) & x).tolist() == [1, 2, 255]
+    assert compiler().library.journal.applied["mine.absorb"] >= 1
+    for changed in (RIGHT + "# more\n", WRONG):
+        file.write_text(changed)
+        with pytest.raises(AssertionError, match="the prover was asked"):
+            proofgrad.load_rules(file)
+
+
+def test_proofs_that_do_not_hold_for_these_meanings_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
+    file = tmp_path / "mine.rules"
+    file.write_text(RIGHT)
+    proofgrad.load_rules(file)
+    (kept,) = [path for path in (tmp_path / "proofs").rglob("*") if path.is_file()]
+    ledger = kept_proofs._files().get(kept.name)
+    assert ledger is not None
+    other = ledger.replace(b'"absorb"', b'"absurd"')  # under a checksum that is right
+    kept_proofs._files().put(kept.name, other)
+    assert kept_proofs.kept_rules(RIGHT.encode()) is None
+    kept_proofs._files().put(kept.name, b"[]")
+    assert kept_proofs.kept_rules(RIGHT.encode()) is None
+    kept_proofs._files().put(kept.name, ledger)
+    assert kept_proofs.kept_rules(RIGHT.encode()) is not None
+    monkeypatch.setattr(kept_proofs, "fingerprint", lambda: "other/meanings")
+    assert kept_proofs.kept_rules(RIGHT.encode()) is None
+
+
+def test_rules_that_another_file_of_the_same_name_drops_are_named(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.rules", tmp_path / "other.rules"
+    one.write_text(RIGHT)
+    other.write_text(RIGHT.replace("absorb: (x | y) & x", "absorb_and: (x & y) | x"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        proofgrad.load_rules(one)
+        proofgrad.load_rules(one)
+        with pytest.raises(UserWarning, match="'mine' was loaded before .* absorb is used no more"):
+            proofgrad.load_rules(other)
 
 
 def test_a_set_of_the_library_cannot_be_replaced(tmp_path: Path) -> None:

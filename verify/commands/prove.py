@@ -197,8 +197,13 @@ def _print_forestalled(path: Path, rules: Sequence[Rule]) -> None:
 
 
 def prove_file(path: Path, jobs: int | None = None) -> list[Result]:
-    """The verdict on each rule of a file. Raises: OSError, and ValueError with the position."""
-    return _prove(_parse(read_source(path), str(path)), jobs)
+    """The verdict on each rule of a file. Raises: ValueError with the position, or the name where it cannot be read."""
+    return prove_source(read_source(path), str(path), jobs)
+
+
+def prove_source(source: bytes, filename: str, jobs: int | None = None) -> list[Result]:
+    """The verdict on each rule of a file with these bytes. Raises: ValueError with the position."""
+    return _prove(_parse(source, filename), jobs)
 
 
 def refute_all(jobs: int | None) -> int:

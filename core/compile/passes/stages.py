@@ -167,6 +167,11 @@ class Library:
             [Added(needs, RuleSet(rules.name, part, rules.proven)) for needs, part in parts.items()]
         )
 
+    def added_rules(self, name: str) -> frozenset[str]:
+        """The names of the rules of a set that was added."""
+        parts = self._added.get(name, ())
+        return frozenset([rule.name for part in parts for rule in part.rules.rules])
+
     @property
     def loose_rules(self) -> dict[str, frozenset[str]]:
         """The rules that were added and are not exact to the bit, with their classes."""
