@@ -774,3 +774,31 @@ def test_nothing_of_a_device_is_kept_for_another_of_its_name(
             y = Tensor.zeros(3, device="CUDA").contiguous().realize()
             y[1] = 7.0
             assert y.realize().tolist() == [0, 7, 0]
+
+
+def test_many_threads_compile_at_once_and_few_modules_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime, "LoadedModule", lambda driver, text: text)
+    monkeypatch.setattr(runtime, "COMPILED_AHEAD", 1)
+    backend, failed = PTXBackend(None), list[Exception]()
+    monkeypatch.setattr(backend, "driver", object())
+
+    def compile_many(number: int) -> None:
+        try:
+            for k in range(5000):
+                backend.compile(Source("ptx", "entry", f"{number} {k}", (), 1))
+        except Exception as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=compile_many, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not failed and len(backend._compiled) == 1

@@ -101,8 +101,8 @@ class PTXBackend(Backend):
         data = source.text.encode()
         if self.driver is not None and data not in self._compiled:
             self._compiled[data] = LoadedModule(self.driver, data)
-            while len(self._compiled) > COMPILED_AHEAD:
-                self._compiled.pop(next(iter(self._compiled)), None)
+            for oldest in list(self._compiled)[:-COMPILED_AHEAD]:  # several threads compile at once
+                self._compiled.pop(oldest, None)
         return Binary(source.entry, data, source)
 
     def load(self, binary: Binary) -> Launch:
