@@ -25,7 +25,7 @@ from proofgrad.core.compile.schedule.shared_windows import (
     elements_of_copies,
     loads_of,
     overlaps,
-    window_loop,
+    written_beside,
 )
 from proofgrad.core.compile.schedule.threads import part_of_thread
 from proofgrad.core.compile.steps.window import ends_of
@@ -95,12 +95,10 @@ class Nest:
 
     def written_beside(self, reduction: UOp, loop: UOp) -> tuple[UOp, ...]:
         """The loops of a reduction that are written out where copies of `loop` run side by side."""
-        if reduction not in self.looped:
-            return tuple(reduction.src[1:])
-        if self.target.work_items or loop not in self.free[reduction]:
+        is_short = reduction not in self.looped
+        if not is_short and (self.target.work_items or loop not in self.free[reduction]):
             return ()
-        window = window_loop(reduction, loop, self.unroll)
-        return () if window is None else (window,)
+        return written_beside(reduction, loop, self.unroll, is_short)
 
     def has_windows(self, loop: UOp) -> bool:
         """Whether iterations of a loop reduce windows that overlap, and are written out where they run side by side."""

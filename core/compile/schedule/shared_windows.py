@@ -51,6 +51,14 @@ def window_loop(reduction: UOp, loop: UOp, at_most: int) -> UOp | None:
     return None
 
 
+def written_beside(reduction: UOp, loop: UOp, at_most: int, is_short: bool) -> tuple[UOp, ...]:
+    """The loops of a reduction that are written out where copies of `loop` run side by side: all of one that is short."""
+    if is_short:
+        return tuple(reduction.src[1:])
+    window = window_loop(reduction, loop, at_most)
+    return () if window is None else (window,)
+
+
 def overlaps(reduction: UOp, written: Sequence[UOp], loop: UOp) -> bool:
     """Whether two iterations of a loop load an element of a window both."""
     return any([_overlap(n, written, loop) for n in loads_of(reduction)])
@@ -70,9 +78,8 @@ def windows_beside_copies(kernel: UOp, loop: UOp, at_most: int) -> dict[UOp, tup
     sums = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE and set(n.src[1:]) in groups]
     found = {}
     for reduction in sums:
-        written, window = tuple(reduction.src[1:]), window_loop(reduction, loop, at_most)
-        if prod([size_of(x) for x in written]) > at_most:
-            written = () if window is None else (window,)
+        is_short = prod([size_of(x) for x in reduction.src[1:]]) <= at_most
+        written = written_beside(reduction, loop, at_most, is_short)
         if overlaps(reduction, written, loop):
             found[reduction] = written
     return found
