@@ -1,7 +1,6 @@
-"""New Tensors: from data, and by formula.
+"""New Tensors by formula: constants, counters, diagonals.
 
-Owns: the constructor, factories without randomness. Does not own: packing (core/tensor/data/storage.py),
-random numbers (random.py).
+Owns: the constructor, factories without randomness. Does not own: what data is as a graph (data_nodes.py), random numbers (random.py).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show, sizes
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import (
     Flag,
@@ -23,7 +22,6 @@ from proofgrad.core.tensor.data.arguments import (
     as_sizes,
     checked_shape,
     normal_size,
-    plain_number,
     several,
     takes_numbers,
 )
@@ -35,32 +33,22 @@ from proofgrad.core.tensor.data.errors import (
     RangeError,
     StepError,
 )
-from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
-from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
 from proofgrad.core.tensor.methods.base import TensorBase, describe, own_value
-from proofgrad.core.tensor.methods.disk import (
-    make_file,
-    moved_node,
-    node_in_file,
-    path_of,
-    size_of_file,
-)
+from proofgrad.core.tensor.methods.creation.data_nodes import file_node, node_of
+from proofgrad.core.tensor.methods.disk import make_file, node_in_file, path_of
 from proofgrad.core.tensor.methods.indexing.take import is_position
 from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.joining import Movement
-from proofgrad.core.tensor.runtime.device import DISK, canonical_device, is_on_disk
-from proofgrad.core.tensor.runtime.memory import copied_buffer
-from proofgrad.core.tensor.runtime.scheduling import shown
+from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
 
 _SECONDS_TO_WAIT = 30  # for a server to answer
-_NUMBERS = frozenset({bool, int, float})
-_NUMPY_NAMES = {d.name: d for d in dtypes.all if d is not dtypes.bfloat16}
 
 
 class Factories(Movement):
-    """The constructor and the factories. `dtype` may be a name; `device` None is the default."""
+    """The constructor, constants and counters. `dtype` may be a name; `device` None is the default."""
 
     __slots__ = ()
 
@@ -85,7 +73,7 @@ class Factories(Movement):
         self._grad, self._awaited, self._base = None, (), None
         wanted = None if dtype is None else as_dtype(dtype)
         if isinstance(data, Path):
-            data, wanted = self._file(data, wanted), None
+            data, wanted = self._new(*file_node(data, wanted)), None
             device = data.device if device is None else device
         self.device = canonical_device(device)
         if is_on_disk(self.device) and getattr(data, "device", None) != self.device:
@@ -93,77 +81,11 @@ class Factories(Movement):
                 f"values are written to a file by .to('disk:...') of a Tensor that is elsewhere; to compute"
                 f" with what is in {device}, move it first, with .to({canonical_device(None)!r})"
             )
-        self._uop = self._node_of(data, wanted)
+        self._uop = node_of(self, data, wanted)
         self._become_leaf(requires_grad)
         if dtype is None and isinstance(data, (bool, int, float)):
             TensorBase._numbers[id(self)] = self
         register(self)
-
-    def _node_of(self, data: Any, dtype: DType | None) -> UOp:
-        if isinstance(data, UOp) and data.dtype is dtypes.index:
-            return _node_of_size(data, dtype or dtypes.default_int)
-        if isinstance(data, UOp):
-            return data if dtype is None else data.cast(dtype)
-        if isinstance(data, TensorBase):
-            same = data.device == self.device
-            node = shown(data._uop)
-            moved = node if same else moved_node(node, data.device, self.device)
-            return moved if dtype is None else moved.cast(dtype)
-        if isinstance(data, (bytes, bytearray, memoryview)):
-            raw, kind = memoryview(data), dtype or dtypes.uint8
-            raw = raw if raw.c_contiguous else memoryview(bytes(raw))
-            if raw.nbytes % kind.itemsize:
-                raise ShapeError(f"{raw.nbytes} bytes are no whole number of {kind} elements")
-            return copied_buffer(raw, kind, self.device)
-        if hasattr(data, "__array__"):
-            return self._node_of_array(data, dtype)
-        return self._node_of_lists([] if data is None else data, dtype)
-
-    @classmethod
-    def _file(cls, path: Path, dtype: DType | None) -> Self:
-        """All of a file, as elements of uint8 or `dtype`. Raises: OSError, ShapeError for a part of an element."""
-        device, kind = canonical_device(f"{DISK}:{path}"), dtype or dtypes.uint8
-        name = path_of(device)
-        return cls._new(node_in_file(name, (size_of_file(name, kind),), kind), device)
-
-    def _node_of_lists(self, data: Any, dtype: DType | None) -> UOp:
-        shape, elements = flatten_nested(data)
-        if not _NUMBERS.issuperset(map(type, elements)):
-            if any([isinstance(element, (TensorBase, UOp)) for element in elements]):
-                return self._node_of_tensors(shape, elements, dtype)
-            if all([hasattr(element, "__array__") for element in elements]):
-                import numpy
-
-                return self._node_of_array(numpy.array(data), dtype)
-            elements = plain_number(elements)  # there are some of numpy among them
-        kind = infer_dtype(elements) if dtype is None else dtype
-        return reshape_node(
-            copied_buffer(memoryview(pack(elements, kind)), kind, self.device), shape
-        )
-
-    def _node_of_tensors(self, shape: Shape, elements: list[Any], dtype: DType | None) -> UOp:
-        """Lists of Tensors of one shape, which become the last axes."""
-        parts = [e if isinstance(e, Factories) else type(self)(e, self.device) for e in elements]
-        inner = parts[0].shape
-        if any(part.shape != inner for part in parts):
-            raise ShapeError(f"a list of Tensors of different shapes: {[p.shape for p in parts]}")
-        whole: Factories = type(self).stack(*parts).reshape(shape + inner)
-        return whole._uop if dtype is None else whole._uop.cast(dtype)
-
-    def _node_of_array(self, data: Any, dtype: DType | None) -> UOp:
-        """A numpy array or scalar, or anything that can become one. The elements are copied."""
-        import numpy
-
-        array = numpy.asarray(data)
-        kind = _NUMPY_NAMES.get(array.dtype.name)
-        if kind is None:
-            raise DtypeError(f"cannot make a Tensor of a numpy array of type {array.dtype}")
-        ordered = numpy.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-        raw: Any = ordered.reshape(-1).view(numpy.uint8)  # typed as no buffer before Python 3.12
-        node = reshape_node(copied_buffer(memoryview(raw), kind, self.device), array.shape)
-        return node if dtype is None else node.cast(dtype)
-
-    # -- factories ------------------------------------------------------------------------------
 
     @classmethod
     def _constant(cls, node: UOp, device: str | None, requires_grad: Flag | None) -> Self:
@@ -496,15 +418,3 @@ def _on_diagonal(
 def _fits(ends: tuple[Any, ...], dtype: DType) -> Flag:
     low, high = dtypes.min(dtype), dtypes.max(dtype)
     return all(low <= end <= high for end in ends)
-
-
-def _node_of_size(size: UOp, dtype: DType) -> UOp:
-    """The value of a size that is made of variables: so many ones, added."""
-    length = normal_size(size)
-    if isinstance(length, int):
-        return UOp.const(dtype, length)
-    if not at_least(length, 0):
-        more, less = [_node_of_size(part, dtype) for part in sizes().positive_parts(length)]
-        return UOp(Ops.ADD, dtype, (more, UOp(Ops.NEG, dtype, (less,))))
-    ones = broadcast_node(UOp.const(dtype, 1), (length,))
-    return reshape_node(UOp(Ops.REDUCE_AXIS, dtype, (ones,), (Ops.ADD, (0,))), ())

@@ -36,6 +36,7 @@ from proofgrad.core.tensor.methods.base import (
 )
 from proofgrad.core.tensor.methods.disk import refuse_recording, write_view
 from proofgrad.core.tensor.methods.indexing.bounds import check_inside
+from proofgrad.core.tensor.methods.indexing.masks import mask_index
 from proofgrad.core.tensor.methods.indexing.selection import (
     Selection,
     are_adjacent,
@@ -119,7 +120,7 @@ class Assignment(Selection):
             position.assign(value)
             return
         self._refresh()  # the elements that stay are those of now
-        mask = self._mask_index(index)
+        mask = mask_index(self, index)
         if mask is not None:
             self._write(self._where_masked(mask, value))
             return

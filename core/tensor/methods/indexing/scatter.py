@@ -27,7 +27,13 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
-from proofgrad.core.tensor.methods.indexing.selection import Selection, true_positions
+from proofgrad.core.tensor.methods.indexing.masks import (
+    first_rows,
+    position_of_each_axis,
+    positions_of_true,
+    true_positions,
+)
+from proofgrad.core.tensor.methods.indexing.selection import Selection
 from proofgrad.core.tensor.methods.indexing.take import (
     is_position,
     last_true,
@@ -165,9 +171,9 @@ class Scatter(Selection):
         _check_size("nonzero", size)
         mask = self if self.dtype.is_bool else self.ne(0)
         if size is None:
-            positions, count = mask._true_positions()
+            positions, count = positions_of_true(mask)
             shape = sizes().value_of_shape(self.shape)
-            return _columns(positions, shape)._first_rows(count)
+            return first_rows(_columns(positions, shape), count)
         flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
         inside = self._iota(size) < mask.sum()
         return inside.unsqueeze(-1).where(_columns(flat, self.shape), math.trunc(fill_value))
@@ -186,7 +192,7 @@ def _columns(positions: _T, shape: tuple[int, ...]) -> _T:
         return positions._iota(0).reshape((positions.shape[0], 0))
     if len(shape) == 1:
         return positions.unsqueeze(-1)
-    columns = positions._position_of_each_axis(shape)
+    columns = position_of_each_axis(positions, shape)
     return columns[0].stack(*columns[1:], dim=-1).cast(dtypes.int32)
 
 

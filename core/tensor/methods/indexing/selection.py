@@ -1,27 +1,17 @@
 """`tensor[...]`: ints, slices, None, Ellipsis, integer Tensors or lists, boolean masks.
 
-Owns: what an index means. Does not own: the choice of elements by integers in memory (take.py).
+Owns: what an index means. Does not own: the choice of elements by integers in memory (take.py), what a mask chooses (masks.py).
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from itertools import compress
 from math import prod
 from typing import Any, NamedTuple, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import (
-    Shape,
-    ShapeError,
-    at_least,
-    is_plain,
-    row_major_strides,
-    show,
-    sizes,
-)
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import (
     Whole,
@@ -30,31 +20,27 @@ from proofgrad.core.tensor.data.arguments import (
     resolve_axis_of_several,
     takes_dim,
 )
-from proofgrad.core.tensor.data.errors import (
-    BroadcastError,
-    DtypeError,
-    IndexTypeError,
-    PositionError,
-)
+from proofgrad.core.tensor.data.errors import DtypeError, IndexTypeError, PositionError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.methods.indexing.bounds import check_inside
 from proofgrad.core.tensor.methods.indexing.cuts import CUTS, IndexCut, index_cut, key_of_index
+from proofgrad.core.tensor.methods.indexing.masks import (
+    check_mask,
+    known_flags,
+    mask_index,
+    position_of_each_axis,
+    positions_of_true,
+    where_true,
+)
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.movement.room import shrunk
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
-from proofgrad.core.tensor.runtime import reading
-from proofgrad.core.tensor.runtime import realize as machine
-from proofgrad.core.tensor.runtime.device import Device
-from proofgrad.core.tensor.runtime.first_rows import room_for
-from proofgrad.core.tensor.runtime.memory import host_buffer
 from proofgrad.core.tensor.runtime.once import copy_data_once
 from proofgrad.core.tensor.runtime.recording import at_least_now
 
-# So many elements of a mask are read by Python in less time than kernels are launched.
-MOST_SEEN_BY_HOST = 1 << 12
 SHRINK = Ops.SHRINK
 _S = TypeVar("_S", bound="Selection")
 
@@ -82,9 +68,9 @@ class Selection(Reduction):
         seen = self._seen(index)
         if seen is not None:
             return seen
-        mask = self._mask_index(index) if is_plain(self.shape) else None
+        mask = mask_index(self, index) if is_plain(self.shape) else None
         if mask is not None:
-            return self._where_true(mask, _known_flags(index))
+            return where_true(self, mask, known_flags(index))
         cut, pending = self._cut_and_positions(index)
         return self._viewed(cut)._pick_by_tensors(pending)
 
@@ -217,80 +203,13 @@ class Selection(Reduction):
     def _positions_of_mask(self, part: Any, axis: Whole) -> list[Any]:
         """Where the mask is true: computed now, as the size of the result depends on it."""
         mask = _tensor_of(part)
-        self._check_mask(mask, axis)
+        check_mask(self, mask, axis)
         if not mask.ndim:
             raise IndexError("a single bool is a mask of all axes alone; use where, or an int")
-        flags = _known_flags(part.values) if isinstance(part, _Numbers) else None
-        positions, count = self._with(mask._uop)._true_positions(flags)
+        flags = known_flags(part.values) if isinstance(part, _Numbers) else None
+        positions, count = positions_of_true(self._with(mask._uop), flags)
         shape = sizes().value_of_shape(mask.shape)
-        return positions._cut(0, 0, count)._position_of_each_axis(shape)
-
-    def _mask_index(self, index: Any) -> TensorBase | None:
-        """The index as a bool Tensor over the first axes; None if it is something else. Raises: as _check_mask."""
-        if isinstance(index, (list, tuple)) or not hasattr(index, "dtype"):
-            return None
-        mask = index if isinstance(index, TensorBase) else self._as_tensor(index)
-        if not mask.dtype.is_bool:
-            return None
-        self._check_mask(mask, 0)
-        return mask
-
-    def _check_mask(self, mask: TensorBase, axis: Whole) -> None:
-        """Raises: DeviceError, BroadcastError."""
-        check_same_device("[]", self, mask)
-        covered = self.shape[axis : axis + mask.ndim]
-        if mask.shape != covered:
-            raise BroadcastError(
-                f"a mask of shape {show(mask.shape)} for axes of {show(covered)} in"
-                f" {show(self.shape)}; the sizes must be equal"
-            )
-
-    def _where_true(self, mask: TensorBase, flags: bytes | None) -> Self:
-        """The elements of the first axes where the mask is true, which is computed now. A single bool takes all or nothing.
-
-        They are the first of some more, so that kernels are the same for most numbers of them.
-        """
-        positions, count = self._with(mask._uop)._true_positions(flags)
-        rows = self.reshape((prod(mask.shape), *self.shape[mask.ndim :]))
-        return _rows_at(rows, positions)._first_rows(count)
-
-    def _first_rows(self, count: int) -> Self:
-        """So many rows, of which there are some more: all are computed where these are, and are in one memory."""
-        whole = self.contiguous()
-        return self._new(
-            shrunk(whole._uop, [(0, count), *[(0, n) for n in self.shape[1:]]]), self.device
-        )
-
-    def _true_positions(self, flags: bytes | None = None) -> tuple[Self, int]:
-        """The positions of the true elements in row-major order, and how many there are, computed now; behind them others.
-
-        `flags`: the elements, where they are known, as those of a list are, which nothing is computed for.
-        """
-        if flags is not None or not self._is_seen_by_kernels():
-            flags = bytes(reading.read(self._uop, self.device)) if flags is None else flags
-            positions = array("i", compress(range(len(flags)), flags))
-            count = len(positions)
-            data = positions.tobytes() + bytes(4 * (room_for(count) - count))
-            return self._with(host_buffer(data, dtypes.int32, self.device)), count
-        front, done = _positions_in_front(self)
-        nodes = machine.realize([front._uop, done._uop], self.device)
-        size = front.shape[0]
-        last = done._with(nodes[1])._cut(0, size - 1, size)
-        count = int.from_bytes(reading.read(last._uop, self.device), "little")
-        room = min(room_for(count), size)
-        return front._with(nodes[0])._cut(0, 0, room), count
-
-    def _is_seen_by_kernels(self) -> bool:
-        """Whether there are so many elements that kernels look at them sooner than the host; items of a GPU would not (tactics/scatter.py)."""
-        if not is_plain(self.shape) or Device[self.device].target.work_items:
-            return False
-        return MOST_SEEN_BY_HOST < prod(self.shape) < 1 << 31
-
-    def _position_of_each_axis(self, shape: Sequence[int]) -> list[Self]:
-        """Positions in row-major order as a position of each axis."""
-        steps = [max(1, step) for step in row_major_strides(shape)]
-        whole = [self if step == 1 else self // step for step in steps]
-        return whole[:1] + [part % max(1, size) for part, size in zip(whole[1:], shape[1:])]
+        return position_of_each_axis(positions._cut(0, 0, count), shape)
 
     def _begin(self, axis: Whole, position: Any) -> Any:
         """A position of an axis, from its begin. Raises: IndexError."""
@@ -419,31 +338,6 @@ def _axes_of(part: Any) -> int:
     return _tensor_of(part).ndim if _is_mask(part) else 1
 
 
-@made_once
-def _rows_at(x: _S, positions: _S) -> _S:
-    """The rows at these positions."""
-    return take(x, 0, positions)
-
-
-@made_once
-def _positions_in_front(mask: _S) -> tuple[_S, _S]:
-    """The positions of the true elements in row-major order, and behind them those of others; how many there are up to each."""
-    flat = mask.flatten()
-    done = flat.cumsum()
-    return true_positions(flat, done, flat.shape[0]).contiguous(), done
-
-
-def true_positions(mask: _S, done: _S, size: Whole) -> _S:
-    """The positions of the first so many true elements of a line, and behind them others; `done`: how many there are up to each.
-
-    What is false goes to the end, in turn: so whether an element is written does not depend on the mask, and no two go to one place, where
-    the second would wait for the first.
-    """
-    line = mask._iota(mask.shape[0])
-    place = mask.where(done - 1, mask.shape[0] - 1 - (line - done))
-    return mask._iota(size).unsqueeze(-1).eq(place).where(line, 0).sum(-1)
-
-
 def index_parts(index: Any) -> tuple[Any, ...]:
     """The parts of an index. As in torch a list of lists, slices, None, `...` or Tensors stands for a tuple."""
     if isinstance(index, list) and any(
@@ -500,13 +394,6 @@ class _Numbers(NamedTuple):
 
     values: Any
     positions: Any
-
-
-def _known_flags(mask: Any) -> bytes | None:
-    """The elements of a mask that is a list or an array; None: it is a Tensor, or one of another library."""
-    if isinstance(mask, (list, tuple)):
-        return bytes(map(bool, flatten_nested(mask)[1]))
-    return bytes(mask.tobytes()) if hasattr(mask, "tobytes") else None
 
 
 def _check_positions(values: Any, axis: int, shape: Shape) -> None:
