@@ -44,6 +44,23 @@ def folder_of(path: str, rows: dict[str, list[str]]) -> str | None:
     return max(owners, key=len, default=None)
 
 
+def test_every_folder_says_what_it_is() -> None:
+    files = [path for path in sources() if path.name == "__init__.py"]
+    silent = [
+        str(p.relative_to(ROOT)) for p in files if not ast.get_docstring(ast.parse(p.read_text()))
+    ]
+    assert len(files) > 40 and not silent
+
+
+def test_files_and_folders_of_the_page_exist() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    named = set(
+        re.findall(r"`((?:core|rules|proofs|verify|backends|proofgrad|tests)/[\w/.]+)`", page)
+    )
+    named.discard("backends/NAME")
+    assert len(named) > 60 and not [name for name in named if not (ROOT / name).exists()]
+
+
 def test_imports_go_down_only() -> None:
     rows, wrong = table(), []
     assert len(rows) >= 9
