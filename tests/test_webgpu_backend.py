@@ -268,8 +268,10 @@ def test_text_that_wgpu_refuses_is_shown_with_its_line(device: Backend) -> None:
 
 
 def test_float64_is_refused_with_its_name(device: Backend) -> None:
-    with pytest.raises(Exception, match="WGSL has no values of dtypes.float64"):
+    with pytest.raises(Exception, match="WGSL has no values of dtypes.float64") as refused:
         (Tensor([1.0], "WEBGPU", dtypes.float64) + 1).realize()
+    (note,) = refused.value.__notes__
+    assert note.startswith("in the kernel E for WEBGPU, which DEBUG=4 prints")
 
 
 def test_node_that_wgsl_has_not_is_a_compile_error() -> None:

@@ -15,7 +15,7 @@ from proofgrad.core import settings
 from proofgrad.core.compile.in_copies import copies_worth_it, make_in_copies
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
 from proofgrad.core.compile.lowering.parameters import slots_of, with_dense_slots, written_parameter
-from proofgrad.core.compile.machine.target import Backend, Source, Target
+from proofgrad.core.compile.machine.target import Backend, CompileError, Source, Target
 from proofgrad.core.compile.nests.kernel_schedule import (
     Schedule,
     ScheduleError,
@@ -381,7 +381,12 @@ class Compiler:
         return tuple([self._emit(with_dense_slots(x, slots_of(x)), device) for x in linears])
 
     def _emit(self, linear: UOp, device: str) -> Source:
-        source = self._backend(device).emit(linear, kernel_name(linear))
+        name = kernel_name(linear)
+        try:
+            source = self._backend(device).emit(linear, name)
+        except CompileError as error:
+            error.add_note(f"in the kernel {name} for {device}, which DEBUG=4 prints before this")
+            raise
         return replace(source, program=linear)
 
     def _compile(self, body: UOp, device: str, background: Background | None) -> tuple[Kernel, ...]:
