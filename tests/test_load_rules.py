@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +80,41 @@ def test_a_file_that_was_proven_is_used_without_the_solver(
         file.write_text(changed)
         with pytest.raises(AssertionError, match="the prover was asked"):
             proofgrad.load_rules(file)
+
+
+PROGRAM = """
+import sys, proofgrad
+from proofgrad import Tensor
+from proofgrad.core.tensor.runtime.realize import compiler
+for name in sys.argv[1:]:
+    proofgrad.load_rules(name)
+x, y = Tensor([1, 2, 255], dtype="uint8"), Tensor([4, 7, 1], dtype="uint8")
+print((((x | y) & x) + 3).tolist(), compiler().library.journal.applied["mine.absorb"], compiler().kernels_compiled)
+"""
+
+
+def test_plans_are_kept_for_the_rules_that_made_them(tmp_path: Path) -> None:
+    file = tmp_path / "mine.rules"
+    file.write_text(RIGHT)
+    asked = {
+        "PLANS": "1",
+        "CHECK": "0",
+        "PROVE": "0",
+        "PROOFGRAD_CACHE": str(tmp_path),
+        "DEV": "CPU",
+    }
+    environment = {**os.environ, **asked}
+
+    def told(*files: Path) -> list[str]:
+        command = [sys.executable, "-c", PROGRAM, *map(str, files)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.partition("]")[2].split()
+
+    assert told() == ["0", "1"]  # a kernel by the rules that everybody has
+    assert told(file) == ["1", "1"]  # another one
+    assert told(file) == told() == ["0", "0"]  # both are kept
+    file.write_text(RIGHT.replace("(x | y) & x", "x & (x | y)"))
+    assert told(file)[1] == "1"
 
 
 def test_proofs_that_do_not_hold_for_these_meanings_are_made_again(

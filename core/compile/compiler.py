@@ -7,8 +7,10 @@ Owns: plans (the launches that fill the roots of a graph), kernels, and their ca
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
@@ -52,6 +54,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.messages import Progress, say
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.rewrite.rule import rule_to_json
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.store import PlanStore
@@ -81,6 +84,9 @@ class Compiler:
         self._make_check = make_check
         self._make_value_check = make_value_check
         self._store = store
+        self._added = (
+            ""  # a digest of all rules that were added, which plans in the store are kept by
+        )
         self._library: Library | None = None
         self._plans: Newest[tuple[Any, ...], Plan] = Newest(MOST_PLANS)
         self._kernels = KnownKernels(MOST_KERNELS)
@@ -120,7 +126,10 @@ class Compiler:
         Loose rules are used while FASTMATH names their classes, but for those named in `always`.
         """
         self.library.add(rules, always)
-        self._store = None  # it knows plans by the rules that everybody has
+        written = [self._added, rules.name, *map(rule_to_json, rules.rules), sorted(always)]
+        self._added = sha256(json.dumps(written).encode()).hexdigest()
+        if not rules.proven:
+            self._store = None  # what they make is for this process alone
         self.forget()
 
     def forget(self) -> None:
@@ -145,7 +154,7 @@ class Compiler:
         store, backend = self._store, self._backend(root.arg)
         if store is None or not settings.keeps_plans() or not store.serves(backend):
             return self._new_plan(root, unneeded)
-        key = store.key(root, unneeded, _settings(), backend)
+        key = store.key(root, unneeded, (*_settings(), self._added), backend)
         plan = store.get(key, backend)
         if plan is None:
             plan = self._new_plan(root, unneeded)
