@@ -163,18 +163,20 @@ def lay_out(files: Sequence[str], only_check: bool) -> bool:
     from proofgrad.verify.dsl.layout import laid_out
     from proofgrad.verify.prove.ledger import write_whole
 
-    changed = []
+    were_so = True
     for path in map(Path, files):
         text = decoded(read_source(path), str(path))
         result = laid_out(text, str(path))
         if result == text:
             continue
-        changed.append(path)
+        were_so = False
         if not only_check:
-            write_whole(path, result)
-    for path in changed:
+            try:
+                write_whole(path, result)
+            except OSError as error:  # which names a file of its own beside this one
+                raise ValueError(f"{path} cannot be written: {error.strerror}") from None
         print(f"{path}: {'not in the layout of rule files' if only_check else 'laid out'}")
-    return not changed
+    return were_so
 
 
 def reference() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from proofgrad.verify.commands.prove import REFUTED_RULES
 from proofgrad.verify.dsl.errors import RuleError
 from proofgrad.verify.dsl.layout import laid_out
 from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.prove import ledger
 
 FILES = [*sorted(RULES.glob("*.rules")), *sorted(REFUTED_RULES.glob("*.rules"))]
 
@@ -101,6 +103,26 @@ def test_command_lays_out_and_checks(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert file.read_text() == "ruleset a over int\nrule b:  x + 0 => x\n"
     assert main(["fmt", "--check", str(file), str(rule_file("algebra"))]) == 0
     assert capsys.readouterr().out.count("rough.rules") == 2
+
+
+def test_command_names_the_file_that_it_cannot_write_and_those_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first.rules", tmp_path / "second.rules"
+    for file in (first, second):
+        file.write_text("ruleset a over int\nrule b:x+0=>x")
+    write = ledger.write_whole
+
+    def write_first(path: Path, text: str) -> None:
+        if path == second:
+            raise PermissionError(errno.EACCES, "Permission denied", f"{path}.new")
+        write(path, text)
+
+    monkeypatch.setattr(ledger, "write_whole", write_first)
+    assert main(["fmt", str(first), str(second)]) == 1
+    told = capsys.readouterr()
+    assert "first.rules: laid out" in told.out and "second" not in told.out
+    assert "second.rules cannot be written: Permission denied" in told.err
 
 
 def test_command_refuses_a_file_that_is_none_and_leaves_it(
