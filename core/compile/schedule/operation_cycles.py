@@ -18,6 +18,8 @@ OPERATION_CYCLES: dict[Ops, float] = {
 OF_ONE_ELEMENT = {Ops.FDIV: 1 / 4, Ops.SQRT: 1 / 4}
 # Of one that is not in the table: two run in a cycle.
 SHORT_CYCLES = 0.5
+# Of one element in place of a vector: there are twice as many units for them.
+SHORT_OF_ONE_ELEMENT = 1 / 2
 # A quotient by a constant and what is left, of one element: two multiplications, shifts and a difference, for each of two positions.
 DIVISION_CYCLES = 8 * SHORT_CYCLES
 # To store a vector, and to load it again later: one store and one of two loads in a cycle.

@@ -27,6 +27,7 @@ from proofgrad.core.compile.schedule.operation_cycles import (
     OF_ONE_ELEMENT,
     OPERATION_CYCLES,
     SHORT_CYCLES,
+    SHORT_OF_ONE_ELEMENT,
 )
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import LOAD, PARAM, RANGE, REDUCE, STORE
@@ -157,7 +158,8 @@ def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
     for node, changing in nest.free.items():
         if node.op is LOAD or node.op is STORE:
             step = coefficient(node.src[0].src[1], loop)
-            is_near = lanes == 1 or step in (0, 1) or (step in PICKED and is_whole)
+            is_picked = node.op is LOAD and step in PICKED and is_whole
+            is_near = lanes == 1 or step in (0, 1) or is_picked
             each = core.scatter_cycles if node.op is STORE else core.gather_cycles
             cycles += times(changing) * (1 / core.loads_a_cycle if is_near else lanes * each)
         elif node.op is REDUCE and loop in node.src[1:]:  # its lanes are combined by halves
@@ -166,7 +168,7 @@ def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
             cycles += times(changing.union(node.src[1:])) * SHORT_CYCLES
         elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
             each = OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
-            each *= 1 if loop in changing else OF_ONE_ELEMENT.get(node.op, 1)
+            each *= 1 if loop in changing else OF_ONE_ELEMENT.get(node.op, SHORT_OF_ONE_ELEMENT)
             cycles += times(changing) * each
     return cycles
 
