@@ -9,6 +9,7 @@ import pytest
 from test_tiles import AVX512, matmul
 
 from proofgrad import Tensor
+from proofgrad.backends.cpu.processors import KNOWN
 from proofgrad.core.compile.machine.machine import Core, FirstCache
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Schedule, Staged, Tile
@@ -31,7 +32,11 @@ from proofgrad.core.compile.schedule.operands import (
     row_tiles_of_an_item,
 )
 from proofgrad.core.compile.schedule.row_cycles import readers_worth_a_table
-from proofgrad.core.compile.schedule.table_cycles import PACKING_CYCLES, cycles_of_tables
+from proofgrad.core.compile.schedule.table_cycles import (
+    PACKING_CYCLES,
+    cycles_of_tables,
+    cycles_to_bring_apart,
+)
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
@@ -39,6 +44,8 @@ from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 ONE_THREAD = replace(AVX512, threads=1, cache_bytes=1 << 21, scratch_bytes=1 << 20)
+_ZEN4 = KNOWN["znver4"].as_used(vector_bytes=64, vectors_that_mask=0)
+ZEN4 = replace(ONE_THREAD, cache_bytes=_ZEN4.cache_bytes, core=_ZEN4.core)
 
 
 def simplified(
@@ -510,3 +517,31 @@ def test_columns_whose_lines_leave_the_second_cache_are_not_read_where_they_lie(
     assert found is not None
     way, tile = found
     assert planned_staging(way, tile, target).columns or packs_columns(way, tile, target)
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("columns", [2, 3, 5, 9, 17, 36, 50])
+def test_a_matrix_that_no_cache_holds_is_not_transposed_for_few_columns(columns: int) -> None:
+    """Lanes of the last vector are empty then, but rows are read as they lie, while others multiply."""
+    found = find_contraction(simplified(1898, 1844, columns), ZEN4)
+    assert found is not None
+    assert size_of(found[0].rows) == 1898 and not packs_columns(*found, ZEN4)
+
+
+def test_columns_that_memory_brings_are_waited_for_where_more_are_read_than_are_foreseen() -> None:
+    """Of a matrix that stays near none is."""
+    for rows, are_waited_for in ((200, False), (2000, True)):
+        turned = [c for c in contractions(simplified(9, 2000, rows, (False, True)), AUTOMATIC, ZEN4)
+                  if size_of(c.columns) == rows]  # fmt: skip
+        few, many = [cycles_to_bring_apart(Tile(9, n, 16), turned[0], ZEN4) for n in (1, 3)]
+        assert (0 < few < many) if are_waited_for else few == many == 0
+
+
+def test_vectors_of_a_units_length_are_multiplied_faster_where_whole_ones_run_in_halves() -> None:
+    whole = replace(ZEN4, core=replace(ZEN4.core, unit_bytes=64))
+    (contraction, *_) = contractions(simplified(96, 1000, 8), AUTOMATIC, ZEN4)
+    tile = Tile(16, 1, 8)
+    halved, unhalved = [cycles_of_tiles(tile, 1, contraction, t) for t in (ZEN4, whole)]
+    assert halved < unhalved
+    assert least_cycles(tile, contraction, ZEN4) <= halved
+    assert ZEN4.of_a_whole_vector(64) == whole.of_a_whole_vector(32) == 1

@@ -54,9 +54,6 @@ class Memory:
     page_bytes: int = PAGE_BYTES
     cores: int = 0
     core: Core = Core()
-    unit_bytes: int = (
-        64  # of a vector that an instruction takes whole; of a longer one it takes halves in turn
-    )
     # Results of so many second caches go past all caches: a core's share of the last one holds no more. (What a machine says
     # of its last cache does not help: virtual ones name that of all their neighbours.)
     # Measured (2 MB of cache): from 8 MB on a copy, or a chain of kernels, gains a fifth and more, and one with a sum at the end
@@ -66,8 +63,8 @@ class Memory:
 
     def as_used(self, vector_bytes: int, vectors_that_mask: int) -> Memory:
         """The processor where vectors are so long, and so many registers of them hold masks of lanes; 0: masks have their own."""
-        halves = max(1, vector_bytes // self.unit_bytes)
         core = self.core
+        halves = max(1, vector_bytes // core.unit_bytes)
         return replace(self, core=replace(
             core,
             multiply_adds_a_cycle=max(1, core.multiply_adds_a_cycle // halves),
@@ -115,7 +112,7 @@ KNOWN: dict[str, Memory] = {
     "sapphirerapids": Memory(FirstCache(), 2 << 20, cores=60),
     # Ryzen 7 1800X: instructions of 32 bytes run in two halves
     "znver1": Memory(_SMALL, 512 << 10, cores=8, core=Core(
-        multiply_add_cycles=5, masked_store_cycles=_ZEN, foreseen_pages=_ZEN_PAGES), unit_bytes=16),
+        unit_bytes=16, multiply_add_cycles=5, masked_store_cycles=_ZEN, foreseen_pages=_ZEN_PAGES)),
     # Ryzen 7 3700X
     "znver2": Memory(_SMALL, 512 << 10, cores=8, core=Core(
         multiply_add_cycles=5, masked_store_cycles=_ZEN, foreseen_pages=_ZEN_PAGES)),
@@ -128,9 +125,9 @@ KNOWN: dict[str, Memory] = {
     # 64 MB in order at 33, its eighths side by side at 27 to 30; tables of 2.4 to 20 MB take 1.07 to 1.14 cycles for 4
     # bytes, and rows along the sum, of 4 to a tile, 1.5 to 2.4 for an element
     "znver4": Memory(_SMALL, 1 << 20, cores=16, core=Core(
-        translated_pages=72, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER, memory_bytes_a_cycle=12.0,
+        unit_bytes=32, translated_pages=72, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER, memory_bytes_a_cycle=12.0,
         memory_line_cycles=20.0, foreseen_pages=_ZEN_PAGES, foreseen_beyond_pages=True, copy_cycles=1.1, copy_apart_cycles=2.0),
-        unit_bytes=32, caches_of_a_result=64),
+        caches_of_a_result=64),
     # Ryzen 9 9950X
     "znver5": Memory(FirstCache(), 1 << 20, cores=16, core=Core(
         translated_pages=96, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER, foreseen_pages=_ZEN_PAGES)),

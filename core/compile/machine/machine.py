@@ -47,6 +47,7 @@ class Core:
     """
 
     multiply_adds_a_cycle: int = 2  # of whole vectors [F: two ports]
+    unit_bytes: int = 64  # of a vector that an instruction takes whole; of a longer one, halves
     multiply_add_cycles: int = (
         4  # until another instruction can use the result, as of an addition [F]
     )

@@ -43,6 +43,9 @@ class Borrowed:
 
 # An item of warps that multiply holds so many times as much as one whose group is as large as may be: such groups are smaller.
 PARTS_OF_SCORES = 2
+# Of the rate at which units take vectors of their own length, where whole ones run in halves, so much is reached (measured: a step of 16 rows takes
+# 12 cycles of 8 lanes, 19 of 16).
+PART_OF_HALVES = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,11 @@ class Target:
     def room_bytes(self) -> int:
         """Of the second cache that a kernel may count on: half, for the same reason."""
         return self.cache_bytes // 2
+
+    def of_a_whole_vector(self, nbytes: int) -> float:
+        """So many instructions on vectors of so many bytes take as long as one on a whole vector, which runs in halves."""
+        parts = self.vector_bytes / max(nbytes, self.core.unit_bytes)
+        return max(1.0, PART_OF_HALVES * parts)
 
     def multiply_adds(self, dtype: DType) -> int:
         """Of values of `dtype`, in a cycle."""

@@ -34,6 +34,7 @@ from proofgrad.core.compile.schedule.row_cycles import (
 from proofgrad.core.compile.schedule.table_cycles import (
     PACKING_CYCLES,
     TRANSPOSED_ROWS,
+    cycles_to_bring_apart,
     part_that_leaves,
 )
 
@@ -74,20 +75,22 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
         return _cycles_of_summed_lanes(tile, contraction, target)
     core, depth = target.core, contraction.depth
     tiles = tiles_of(contraction, tile)
-    products, loads = tile.rows * tile.vectors, _loads(tile, at_once, contraction)
+    loads = _loads(tile, at_once, contraction)
+    ports = core.loads_a_cycle * _of_a_whole_vector(tile, contraction, target)
     step = max(
-        products / core.multiply_adds_a_cycle,
-        loads / core.loads_a_cycle,
+        _multiplying(tile, contraction, target),
+        loads / ports,
         float(core.multiply_add_cycles),  # in which each sum is added to once
     )
-    step += SHOWN * _apart_from_products(tile, loads, contraction, target) / core.loads_a_cycle
+    step += SHOWN * _apart_from_products(tile, loads, contraction, target) / ports
     step += _cycles_of_masks(tile, contraction, target)
     step += cycles_of_lines(tile, contraction, target)
     is_copied = contraction.readers_of_columns(tile) >= 2 or transposes_columns(
         tile, contraction, target
     )
     if contraction.columns_stay_apart or (contraction.columns_lie_apart and not is_copied):
-        step += tile.columns * core.gather_cycles
+        each = core.gather_cycles + cycles_to_bring_apart(tile, contraction, target)
+        step += tile.columns * each
     once = TILE_CYCLES + _stores(tile, contraction, target)
     if contraction.row_count % tile.rows:
         once += CLAMP_CYCLES * tile.rows
@@ -98,12 +101,25 @@ def least_cycles(tile: Tile, contraction: Contraction, target: Target) -> float:
     """What multipliers and load ports take: no more than `cycles_of_tiles`, and found sooner."""
     core = target.core
     tiles = tiles_of(contraction, tile)
-    busy = tile.rows * tile.vectors / core.multiply_adds_a_cycle
     if tile.lanes == 1:
+        busy = tile.rows * tile.vectors / core.multiply_adds_a_cycle
         return tiles * busy * contraction.depth / lanes_of_sum(contraction, target)
     apart = tile.vectors + (0 if contraction.window.lag else SHOWN_OF_A_PART * tile.rows)
-    step = max(busy, float(core.multiply_add_cycles)) + SHOWN * apart / core.loads_a_cycle
+    busy = max(_multiplying(tile, contraction, target), float(core.multiply_add_cycles))
+    ports = core.loads_a_cycle * _of_a_whole_vector(tile, contraction, target)
+    step = busy + SHOWN * apart / ports
     return tiles * (step * contraction.depth + TILE_CYCLES)
+
+
+def _multiplying(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles in which a step multiplies."""
+    products = tile.rows * tile.vectors / target.core.multiply_adds_a_cycle
+    return products / _of_a_whole_vector(tile, contraction, target)
+
+
+def _of_a_whole_vector(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """So many vectors of a tile are multiplied, or loaded, while a whole one would be."""
+    return target.of_a_whole_vector(tile.lanes * contraction.reduction.dtype.itemsize)
 
 
 def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target) -> float:
@@ -239,6 +255,7 @@ def cycles_to_pack(tile: Tile, contraction: Contraction, target: Target) -> floa
     each, nbytes = core.transposed_cycles * tile.columns, tile.columns * contraction.itemsize
     if panel_bytes(tile, contraction) > target.near_bytes:
         each += FAR_MOVES * nbytes / core.cache_bytes_a_cycle
+    each += tile.columns * cycles_to_bring_apart(tile, contraction, target)
     return each * contraction.depth
 
 

@@ -255,10 +255,6 @@ def row_tiles_of_an_item(
     )
     columns = contraction.other_tiles // others * column_tiles
     packing = cycles_to_pack(tile, contraction, target)
-    if contraction.columns_lie_apart and _is_long(contraction, target):
-        # Nothing multiplies beside (measured: 64 columns of 3072 steps from memory take 80 cycles a step).
-        nbytes = tile.columns * contraction.depth * contraction.itemsize
-        packing += nbytes / target.core.memory_bytes_a_cycle
     products = tile.rows * tile.vectors * contraction.depth / target.core.multiply_adds_a_cycle
     most = most_row_tiles(contraction, tile, target)
     waiting = _wait_for_far_rows(contraction, tile, target)
