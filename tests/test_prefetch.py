@@ -169,6 +169,22 @@ def test_tiles_that_share_columns_ask_for_all_of_the_next_ones(
     assert not pieces_of(tile, 0)  # rows of the result lie apart
 
 
+@pytest.mark.parametrize("depth", [1844, 3001])
+def test_columns_of_a_long_sum_where_they_lie_are_asked_for_however_long_it_is(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the next 16 columns, a row of which is in one or two lines."""
+    monkeypatch.setenv("CHOICES", "tile=9x1x16 staged=none packed=off blocks=2x8 reduction_block=0")
+    *_, tile = linears(18, depth, 1898)
+    *_, columns, rows, _ = loops_of_tile(tile)
+    load, _ = next(columns_of_tiles(loops_around(tile)))
+    hints = pieces_of(tile, load.src[0].src[0].arg[0])
+    assert hints and coefficient(load.src[0].src[1], columns) == 16
+    asked = lines_asked_for(hints, loops_of_tile(tile)[-2:])
+    wanted = {(row * 1898 + column) // 16 for row in range(depth) for column in range(16, 32)}
+    assert asked >= wanted and len(asked) <= 3 * depth + 3
+
+
 def test_the_next_rows_of_a_batch_are_asked_for() -> None:
     """A result that leaves the second cache is written from end to end: the rows behind those of a tile come next, 13 of 8 lines."""
     one, other = (Tensor.empty(32, 128, 128).realize() for _ in range(2))

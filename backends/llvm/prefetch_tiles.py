@@ -360,23 +360,54 @@ def _whole(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | None
 
 def _in_rows(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | None:
     """Rows of equal length, equally far apart; None if a piece is not that."""
-    ends: dict[int, int] = {}
+    positions: list[_Positions] = []
     known: dict[UOp, int] = {}
     for access in accesses:
-        moves = _inner_moves(access, pieces, step)
-        if moves is None or len(ends) + prod(size for move, size in moves if move) > MOST_POSITIONS:
+        if (moves := _inner_moves(access, pieces, step)) is None:
             return None
-        starts = [at_start(access.index, known)]
-        for move, size in moves:
+        positions.append(_Positions(at_start(access.index, known), access.lanes, tuple(moves)))
+    sizes = [size for _, size in positions[0].moves]
+    longest = sizes.index(max(sizes)) if sizes else 0
+    along = {p.moves[longest] for p in positions} if sizes else set()
+    first = _grid([p.without(longest) for p in positions]) if len(along) == 1 else None
+    if first is not None:
+        ((move, times),) = along
+        stride = first.stride if first.rows > 1 else move
+        if move == first.rows * stride > first.rows * first.width:  # next rows go on behind these
+            return replace(first, rows=first.rows * times, stride=stride)
+    return _grid(positions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Positions:
+    """Where an access begins, how many lanes it has, and how it moves with loops of so many iterations."""
+
+    start: int
+    lanes: int
+    moves: tuple[tuple[int, int], ...]
+
+    def without(self, number: int) -> _Positions:
+        """In the first iteration of one of the loops."""
+        return replace(self, moves=self.moves[:number] + self.moves[number + 1 :])
+
+
+def _grid(positions: Sequence[_Positions]) -> _Piece | None:
+    """The rows of equal length, equally far apart, that accesses make up; None if they do not, or are many."""
+    ends: dict[int, int] = {}
+    for one in positions:
+        if len(ends) + prod(size for move, size in one.moves if move) > MOST_POSITIONS:
+            return None
+        starts = [one.start]
+        for move, size in one.moves:
             starts = [start + move * n for start in starts for n in range(size if move else 1)]
-        ends.update((start, start + access.lanes) for start in starts)
+        ends.update((start, start + one.lanes) for start in starts)
     rows: list[tuple[int, int]] = []  # where each starts and ends
     for start, end in sorted(ends.items()):
         if rows and start <= rows[-1][1]:
             start = rows.pop()[0]
         rows.append((start, end))
     widths = {end - start for start, end in rows}
-    strides = {after[0] - before[0] for before, after in pairwise(rows)}
+    strides = {after[0] - before[0] for before, after in pairwise(rows)} or {0}
     is_grid = len(widths) == len(strides) == 1
     return _Piece(rows[0][0], len(rows), widths.pop(), strides.pop()) if is_grid else None
 
