@@ -115,12 +115,29 @@ def test_threads_run_programs_of_their_own(ran: list[KeptProgram]) -> None:
 def test_large_memory_between_is_not_kept(
     ran: list[KeptProgram], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_runs, "SMALL_BYTES", 64)
+    monkeypatch.setattr(known_runs, "BYTES_OF_A_KERNEL", 64)
     x = data(4, 8)
     for _ in range(3):
         found = ((x + 1).contiguous() * x.sum()).contiguous().sum().realize()
     assert not ran
     assert found.item() == float(((x.numpy() + 1) * x.numpy().sum()).sum())
+
+
+def test_kernels_of_some_hundred_kilobytes_are_one_native_call(ran: list[KeptProgram]) -> None:
+    x, y = data(192, 256), data(192, 256, seed=1)  # 192 KB each
+    for _ in range(3):
+        assert np.array_equal(three(x, y).realize().numpy(), expected(x, y))
+    assert len(ran) == 2
+
+
+def test_a_program_of_more_memory_between_than_is_held_runs_step_by_step_from_then_on(
+    ran: list[KeptProgram], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_runs, "HELD_BYTES", 64)
+    x, y = data(4, 8), data(4, 8, seed=1)
+    for _ in range(5):
+        assert np.array_equal(three(x, y).realize().numpy(), expected(x, y))
+    assert len(ran) == 1
 
 
 @pytest.mark.parametrize("kernels", [1, 3])

@@ -37,8 +37,11 @@ MOST_KINDS = 512  # of runs that are kept, by what the last node of a graph is
 MOST_NODES = 1 << 16  # of a graph, as of a loop over a thousand steps
 # Of a result: for more of them a kernel takes many times as long as the way to it, and spares would hold much memory.
 RESULT_BYTES = 1 << 23
-SMALL_BYTES = 1 << 16  # that each kernel reads and writes, where all run in one launch
-HELD_BYTES = 1 << 25  # of all results that were made, until all are let go
+SMALL_BYTES = 1 << 16  # of what is given, which is copied
+# That a kernel reads and writes, in the mean, where all run in one launch: for more of them it takes many times as long as the way to it from Python.
+BYTES_OF_A_KERNEL = 1 << 20
+# Of all results that were made, until all are let go; of a program's memory between, which is not kept if there is more.
+HELD_BYTES = 1 << 25
 # Values of graphs and of what is to be kept below them; the graphs that the plan has; the nodes of the latter.
 Again = tuple[list[UOp], tuple[UOp, ...], Sequence[UOp]]
 
@@ -133,7 +136,9 @@ class KnownRun(KeptRun):
         spares = 0 if all([one == HOST for one in self.where]) else SPARES
         self._pools = [_Pool(ran, k, self._launch, spares) for k in range(len(plan.results))]
         self._nbytes = sum([step.nbytes for step in plan.steps if step.kernel is not None])
-        is_small = 0 < len(kernels) and self._nbytes <= SMALL_BYTES * len(kernels) and not is_one
+        is_small = (
+            0 < len(kernels) and self._nbytes <= BYTES_OF_A_KERNEL * len(kernels) and not is_one
+        )
         self._programs: deque[KeptProgram] | None = None  # that nobody runs now
         if is_small and not is_told and not plan.variables:
             self._programs = deque(maxlen=SPARES)
@@ -163,8 +168,8 @@ class KnownRun(KeptRun):
                 check.written_anew(result.node)
             into = [result.handle for result in results]
             followed.end(execute(self.plan, given, self.where, values, into=into))
-        elif self._programs is not None:
-            self._run_program(given, [result.handle for result in results])
+        elif (programs := self._programs) is not None:
+            self._run_program(programs, given, [result.handle for result in results])
             self._count_it()
         else:
             into = [result.handle for result in results]
@@ -177,17 +182,20 @@ class KnownRun(KeptRun):
         counters.global_ops += self._flops
         counters.global_mem += self._nbytes
 
-    def _run_program(self, given: Sequence[Any], into: Sequence[Any]) -> None:
+    def _run_program(
+        self, programs: deque[KeptProgram], given: Sequence[Any], into: Sequence[Any]
+    ) -> None:
         """One that no other thread runs, for it is in no list until it has run."""
-        programs = self._programs
-        assert programs is not None
         try:
             program = programs.popleft()
         except IndexError:
             program = KeptProgram(self.plan, self.where)
             RUNS.count(program.nbytes)
         program.run(given, into)
-        programs.append(program)
+        if program.nbytes > HELD_BYTES:
+            self._programs = None
+        else:
+            programs.append(program)
 
     def let_go_held(self) -> None:
         """Keep no result that somebody has."""
@@ -198,8 +206,9 @@ class KnownRun(KeptRun):
         """Keep no result, and no memory between."""
         for pool in self._pools:
             pool.let_go()
-        if self._programs is not None:
-            self._programs.clear()
+        programs = self._programs
+        if programs is not None:
+            programs.clear()
 
     def unused_bytes(self) -> int:
         """The memory of results that nobody has."""
