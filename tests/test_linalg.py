@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from proofgrad import GlobalCounters, Ops, ShapeError, Tensor, TinyJit, gradcheck
+from proofgrad.core.tensor.methods.linalg.steps_of_columns import LANES
 from proofgrad.core.tensor.runtime.kept_program import KeptProgram
 
 SIZES = (0, 1, 2, 3, 5, 13)
@@ -40,6 +41,21 @@ def test_each_solves_what_numpy_solves(size: int, before: tuple[int, ...]) -> No
     np.testing.assert_allclose(factor.numpy(), np.linalg.cholesky(symmetric), **close)
     upper = Tensor(symmetric).cholesky(upper=True)
     np.testing.assert_allclose(upper.numpy(), np.swapaxes(factor.numpy(), -1, -2), **close)
+
+
+@pytest.mark.parametrize("size", [1, LANES - 1, LANES, LANES + 1])
+@pytest.mark.parametrize("before", [(LANES - 1,), (LANES,), (LANES + 1,), (5, 7)])
+def test_matrices_side_by_side_have_each_its_own_order_of_rows(
+    size: int, before: tuple[int, ...]
+) -> None:
+    a, b = matrices(*before, size, size, seed=size), matrices(*before, size, 2, seed=1)
+    x = Tensor(a)
+    np.testing.assert_allclose(x.det().numpy(), np.linalg.det(a), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(x.solve(Tensor(b)).numpy(), np.linalg.solve(a, b), atol=1e-8)
+    symmetric = definite(*before, size, size)
+    np.testing.assert_allclose(
+        Tensor(symmetric).cholesky().numpy(), np.linalg.cholesky(symmetric), atol=1e-9
+    )
 
 
 def test_lines_and_batches_broadcast() -> None:

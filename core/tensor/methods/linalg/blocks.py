@@ -18,7 +18,10 @@ from proofgrad.core.tensor.methods.linalg.parts import product, turned
 from proofgrad.core.tensor.methods.linalg.steps_of_columns import (
     eliminated_columns,
     factored_columns,
+    no_places,
     numbers,
+    rows_at,
+    sign_of,
 )
 
 _T = TypeVar("_T", bound=Indexing)
@@ -159,45 +162,80 @@ def factored_in_blocks(a: _T) -> _T:
 
 
 def eliminated_in_blocks(a: _T, b: _T) -> tuple[_T, _T, _T]:
-    """As `eliminated`, which see: L and U by columns, their products by blocks. Source: Golub and Van Loan, 3.4.6."""
+    """As `eliminated`, which see: L and U by columns, their products by blocks. Source: Golub and Van Loan, 3.4.6.
+
+    No row is moved: each has a place, and those of a block are read in their order.
+    """
     size, width = a.shape[-1], b.shape[-1]
     whole, right = with_identity_behind(a), _with_zeros_behind(b)
     count = whole.shape[-1] // BLOCK
     right = right._pad_zeros([(0, 0)] * (b.ndim - 1) + [(0, -width % BLOCK)])
     rest = columns_in_blocks(whole.cat(right, dim=-1)).contiguous()
+    places = no_places(whole)
     found: list[_T] = []
-    signs: list[_T] = []
+    corners: list[_T] = []
     for k, number in enumerate(numbers(a, count)):
-        panel, order, sign = eliminated_columns(part_of(rest, k), number * BLOCK)
-        rest = _block_eliminated(rest, panel, order, number)
-        found.append(panel)
-        signs.append(sign)
-    joined = joined_columns(found)
-    rows, columns = a._iota(whole.shape[-1]).unsqueeze(-1), a._iota(whole.shape[-1])
-    upper = (rows <= columns).where(joined, 0).contiguous()
-    pivots = rows.eq(columns).where(upper, 0).sum(-1)._cut(a.ndim - 2, 0, size)
-    sign = signs[0]
-    for other in signs[1:]:
-        sign = sign * other
+        panel = part_of(rest, k)
+        panel, places = eliminated_columns(panel, places, number * BLOCK, BLOCK, False)
+        panel, places = panel.contiguous(), places.contiguous()
+        order = rows_at(places, number * BLOCK + a._iota(BLOCK))
+        corners.append(_rows_in_order(panel, order))
+        rest, lines = _block_eliminated(rest, panel, corners[-1], places, order)
+        found.append(lines)
+    pivots = _diagonals(corners)._cut(a.ndim - 2, 0, size)
+    sign = sign_of(places._cut(a.ndim - 2, 0, size), a.dtype)
     if not width:
         return b, pivots, sign
-    right = joined_columns([part_of(rest, count + k) for k in range(rest.shape[0] - count)])
-    right = right._cut(a.ndim - 1, 0, width).contiguous()
+    lines = _stacked(found)
+    upper = _with_corners(lines._cut(1, 0, count), corners)
+    right = _of_lines(lines._cut(1, count, lines.shape[1]))._cut(a.ndim - 1, 0, width).contiguous()
     return solved_upper(upper, right)._cut(a.ndim - 2, 0, size), pivots, sign
 
 
-def _block_eliminated(x: _T, panel: _T, order: _T, number: _T) -> _T:
-    """All columns behind a block of pivots: rows in their new order, those of the block by its own factor, those below it less what is theirs.
+def _rows_in_order(x: _T, order: _T) -> _T:
+    """The rows of these numbers. Shapes: x (.., n, m), order (.., k), to which axes in front of x are added."""
+    shape = (*x.shape[:-2], order.shape[-1], x.shape[-1])
+    return take_along(x, order.unsqueeze(-1).expand(shape), x.ndim - 2).contiguous()
 
-    Shapes: x (count, .., n, BLOCK), panel (.., n, BLOCK), order (.., n).
+
+def _block_eliminated(x: _T, panel: _T, corner: _T, places: _T, order: _T) -> tuple[_T, _T]:
+    """What all columns are without the rows of a block, and those rows of U, of all columns.
+
+    Shapes: x (count, .., n, BLOCK), panel (.., n, BLOCK), its rows of pivots, in order, as `corner` (.., BLOCK, BLOCK).
     """
-    own = take(panel, panel.ndim - 2, number * BLOCK + x._iota(BLOCK))
     rows, columns = x._iota(BLOCK).unsqueeze(-1), x._iota(BLOCK)
-    unit = rows.eq(columns).where(1, (rows > columns).where(own, 0)).contiguous()
-    block = x._iota(x.shape[-2]).unsqueeze(-1) // BLOCK
-    below = (block > number).where(panel, 0).contiguous()
-    swapped = take_along(x, order.unsqueeze(-1).expand(x.shape), x.ndim - 2).contiguous()
-    lead = take(swapped, x.ndim - 2, number * BLOCK + x._iota(BLOCK)).contiguous()
-    mine = product(inverse_of_lower(unit), lead).contiguous()
-    rest = (swapped - product(below, mine)).contiguous()
-    return block.eq(number).where(_in_each_block(mine, x.shape[-2] // BLOCK), rest).contiguous()
+    unit = rows.eq(columns).where(1, (rows > columns).where(corner, 0)).contiguous()
+    below = (places < 0).unsqueeze(-1).where(panel, 0).contiguous()
+    mine = product(inverse_of_lower(unit), _rows_in_order(x, order)).contiguous()
+    return (x - product(below, mine)).contiguous(), mine
+
+
+def _stacked(parts: list[_T]) -> _T:
+    parts = [part.unsqueeze(0) for part in parts]
+    return parts[0].cat(*parts[1:], dim=0)
+
+
+def _diagonals(corners: list[_T]) -> _T:
+    """The diagonal of a matrix with these blocks on its own: (.., count * BLOCK)."""
+    line = corners[0]._iota(BLOCK)
+    is_diagonal = line.unsqueeze(-1).eq(line)
+    found = [is_diagonal.where(corner, 0).sum(-1) for corner in corners]
+    return found[0].cat(*found[1:], dim=-1)
+
+
+def _of_lines(lines: _T) -> _T:
+    """Blocks (count, columns, .., BLOCK, BLOCK) as matrices (.., count * BLOCK, columns * BLOCK)."""
+    batch = range(2, lines.ndim - 2)
+    turned_ = lines.permute((*batch, 0, lines.ndim - 2, 1, lines.ndim - 1))
+    size = lines.shape[0] * BLOCK, lines.shape[1] * BLOCK
+    return turned_.reshape((*lines.shape[2:-2], *size))
+
+
+def _with_corners(lines: _T, corners: list[_T]) -> _T:
+    """The upper triangle of blocks, those of the diagonal as steps of columns left them."""
+    line = lines._iota(lines.shape[0])
+    blocks = line.reshape((-1, *[1] * (lines.ndim - 1)))
+    own = blocks.eq(line.reshape((-1, *[1] * (lines.ndim - 2))))
+    whole = _of_lines(own.where(_stacked(corners).unsqueeze(1), lines))
+    rows, columns = whole._iota(whole.shape[-1]).unsqueeze(-1), whole._iota(whole.shape[-1])
+    return (rows <= columns).where(whole, 0).contiguous()

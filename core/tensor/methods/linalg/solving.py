@@ -21,7 +21,13 @@ from proofgrad.core.tensor.methods.linalg.blocks import (
     factored_in_blocks,
     solved_upper,
 )
-from proofgrad.core.tensor.methods.linalg.steps_of_columns import factored_columns, numbers
+from proofgrad.core.tensor.methods.linalg.steps_of_columns import (
+    eliminated_columns,
+    factored_columns,
+    no_places,
+    rows_at,
+    sign_of,
+)
 from proofgrad.core.tensor.methods.made_once import made_once
 
 _T = TypeVar("_T", bound=Indexing)
@@ -31,36 +37,19 @@ def eliminated(a: _T, b: _T) -> tuple[_T, _T, _T]:
     """`x` with a @ x = b, the pivots (.., n), and 1 or -1 (..): whether rows were exchanged an even number of times.
 
     Shapes: a (.., n, n), b (.., n, m), of one type and one shape before the last two axes. Source: Gauss and Jordan's elimination
-    with partial pivoting; Golub and Van Loan, Matrix Computations, 3.4. Of each step the row is found in one kernel, and all else is
-    another one, that only reads single elements: behind both matrices are a column of the pivots and one of the sign.
+    with partial pivoting; Golub and Van Loan, Matrix Computations, 3.4.
     """
     size, width = a.shape[-1], b.shape[-1]
     if size >= FEWEST_IN_BLOCKS:
         return eliminated_in_blocks(a, b)
-    ones = a._with(constant_node(1, a.dtype, (*a.shape[:-1], 2)))
-    both = a.cat(b, ones, dim=-1).contiguous()
-    rows, columns = a._iota(size).unsqueeze(-1), a._iota(size + width + 2)
-    is_pivots, is_sign = columns.eq(size + width), columns.eq(size + width + 1)
-    for number in numbers(a, size):
-        is_row, is_column = rows.eq(number), columns.eq(number)
-        column = is_column.where(both, 0).sum(-1, keepdim=True)
-        at = (rows >= number).where(column.abs(), -1).argmax(-2, keepdim=True).contiguous()
-        came_from = is_row.where(at, rows.eq(at).where(number, rows))
-        swapped = take_along(both, came_from.expand(both.shape), both.ndim - 2)
-        lead = rows.eq(at).where(both, 0).sum(-2, keepdim=True)
-        pivot = is_column.where(lead, 0).sum(-1, keepdim=True)
-        # Where the largest is 0 there is nothing to eliminate below it, and no solution above it.
-        divisor = ((rows > number) & pivot.eq(0)).where(1, pivot)
-        factor = is_column.where(swapped, 0).sum(-1, keepdim=True) / divisor
-        changed = swapped - is_row.where(0, factor) * lead
-        sign = at.eq(number).where(both, -both)
-        noted = is_sign.where(sign, is_row.where(pivot, both))
-        both = (is_pivots | is_sign).where(noted, changed).contiguous()
-    _, result, pivots, signs = both.split([size, width, 1, 1], -1)
-    if not size:
-        signs = a._with(constant_node(1, a.dtype, (*a.shape[:-2], 1, 1)))
-    sign = signs._cut(signs.ndim - 2, 0, 1).reshape(a.shape[:-2])
-    return result / pivots, pivots.squeeze(-1), sign
+    first = a._iota(1) * 0
+    both, places = eliminated_columns(a.cat(b, dim=-1), no_places(a), first, size, True)
+    order = rows_at(places, a._iota(size))
+    in_order = take_along(both, order.unsqueeze(-1).expand(both.shape), both.ndim - 2)
+    left, right = in_order.split([size, width], -1)
+    line = a._iota(size)
+    pivots = line.unsqueeze(-1).eq(line).where(left, 0).sum(-1)
+    return right / pivots.unsqueeze(-1), pivots, sign_of(places, a.dtype)
 
 
 def factored(a: _T) -> _T:
