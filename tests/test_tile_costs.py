@@ -434,18 +434,13 @@ def test_rows_of_a_tile_are_not_of_a_matrix_each_step_of_which_is_in_another_pag
     assert found is not None and found[0].rows_lie_along_depth
 
 
-@pytest.mark.parametrize(
-    ("sizes", "lanes"), [((6160, 233, 3), 4), ((1000, 512, 5), 8), ((800, 700, 4), 4)]
-)
-def test_a_few_columns_are_lanes_of_a_tile_of_rows_where_they_lie(
-    sizes: tuple[int, int, int], lanes: int
-) -> None:
+@pytest.mark.parametrize("sizes", [(6160, 233, 3), (1000, 512, 5), (800, 700, 4)])
+def test_rows_by_a_few_columns_are_read_where_they_lie(sizes: tuple[int, int, int]) -> None:
     """Rows that are transposed go to the second cache and back (measured: 1.3 to 1.7 times as long)."""
     found = find_contraction(simplified(*sizes), ONE_THREAD)
     assert found is not None
     way, tile = found
     assert size_of(way.rows) == sizes[0]
-    assert (tile.vectors, tile.lanes) == (1, lanes)
     assert not packs_columns(way, tile, ONE_THREAD)
 
 
@@ -545,3 +540,22 @@ def test_vectors_of_a_units_length_are_multiplied_faster_where_whole_ones_run_in
     assert halved < unhalved
     assert least_cycles(tile, contraction, ZEN4) <= halved
     assert ZEN4.of_a_whole_vector(64) == whole.of_a_whole_vector(32) == 1
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 8])
+def test_few_columns_are_turned_so_that_vectors_run_along_the_sum(columns: int) -> None:
+    """As a linear layer of few results: rows lie so, and what is turned is short."""
+    way, tile = find_contraction(simplified(1000, 512, columns), ZEN4) or pytest.fail("no tile")
+    assert (size_of(way.rows), tile.lanes) == (1000, 1) and not way.lies_along_sum
+    assert planned_staging(way, tile, ZEN4) == Staged(False, True)
+    rng = np.random.default_rng(columns)
+    one = rng.standard_normal((1001, 517)).astype(np.float32)
+    other = rng.standard_normal((517, columns)).astype(np.float32)
+    assert np.allclose((Tensor(one) @ Tensor(other)).numpy(), one @ other, atol=1e-3)
+
+
+def test_many_short_rows_at_once_are_waited_for_where_memory_brings_them() -> None:
+    """Of sums whose vectors run along it: 4 rows of 100,000 go by sooner than 8."""
+    for rows, lanes_of in ((100_000, {2, 3, 4}), (1000, {5, 6, 7, 8})):
+        way, tile = find_contraction(simplified(rows, 64, 3), ZEN4) or pytest.fail("no tile")
+        assert tile.lanes == 1 and tile.rows in lanes_of, (rows, tile)

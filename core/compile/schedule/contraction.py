@@ -31,6 +31,8 @@ from proofgrad.core.ir.uop import UOp, toposort
 LARGEST_STEP = 4
 # A table may be so much longer than what it is filled from: a gathered operand is read in place.
 LARGEST_GROWTH = 2
+# A table of columns that are turned around is worth it where the rows are so many times longer.
+WORTH_TURNING = 16
 # A kernel more, as one that fills a table, is worth it where the product takes so many times what launching one does.
 WORTH_A_KERNEL = 4
 # Below so many multiplications a contraction is not worth a tile: most of one would be empty.
@@ -187,7 +189,9 @@ class Contraction:
         """Whether the sum may run in vectors, as columns are so few that half of a vector of them would be empty."""
         most = target.lanes(self.reduction.dtype)
         is_of_vectors = not target.work_items and 1 < lanes_of_sum(self, target)
-        return is_of_vectors and 2 * self.column_count <= most and self.lies_along_sum
+        if not is_of_vectors or 2 * self.column_count > most:
+            return False
+        return self.lies_along_sum or (self.pays_tables(target) and self.may_turn_columns)
 
     def shares_large_columns(self, cache_bytes: int) -> bool:
         """Whether the loops outside of the tile read the same columns, which fill much of the cache."""
@@ -275,10 +279,26 @@ class Contraction:
     @cached_property
     def lies_along_sum(self) -> bool:
         """Whether both operands lie in memory along the innermost loop of the sum, and each step adds a product of floats."""
-        reduction, loop = self.reduction, self.reduction.src[-1]
-        steps = [*load_steps(self.row_factor, loop), *load_steps(self.column_factor, loop)]
+        columns = load_steps(self.column_factor, self.reduction.src[-1])
+        return self._rows_lie_along_sum and set(columns) == {1}
+
+    @cached_property
+    def may_turn_columns(self) -> bool:
+        """Whether rows of a matrix lie so, and a table of the columns that does is short beside it."""
+        one, other = self.row_factor, self.column_factor
+        is_short = WORTH_TURNING * table_elements(other) <= table_elements(one)
+        is_plain = other.op is LOAD and loops_of(other) == {self.columns, *self.sum_loops}
+        is_of_matrices = is_plain and len(self.sum_loops) == 1 and self.growth_of_rows <= 1
+        return (
+            is_of_matrices and is_short and self._rows_lie_along_sum and not self.has_ended_columns
+        )
+
+    @cached_property
+    def _rows_lie_along_sum(self) -> bool:
+        reduction = self.reduction
         is_plain = reduction.src[0].op is Ops.MUL and reduction.dtype.is_float
-        return is_plain and not self.blocks and set(steps) == {1}
+        rows = load_steps(self.row_factor, reduction.src[-1])
+        return is_plain and not self.blocks and set(rows) == {1}
 
     @cached_property
     def window(self) -> Window:

@@ -106,8 +106,8 @@ def choose_staged(
     if (wanted := override.staged) is not None:
         short = [table_elements(factor) <= LARGEST_ASKED_TABLE for factor in (one, other)]
         return Staged(wanted.rows and short[0], wanted.columns and short[1])
-    if tile.lanes == 1:  # both lie as they are read
-        return Staged(False, False)
+    if tile.lanes == 1:  # both are read along the sum
+        return Staged(False, not contraction.lies_along_sum)
     may_be_table = (
         contraction.readers_of_columns(tile) >= 2
         and contraction.growth_of_columns <= LARGEST_GROWTH

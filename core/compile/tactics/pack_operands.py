@@ -86,10 +86,22 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     if staged.columns:
         operands.append((contraction.column_factor, contraction.columns, tile.columns))
     for factor, loop, size in operands:
-        fill, nest = _in_a_table(nest, contraction, factor, loop, size, groups[loop])
+        if tile.lanes == 1:
+            fill, nest = _along_the_sum(nest, contraction, factor, loop, size, groups[loop])
+        else:
+            fill, nest = _in_a_table(nest, contraction, factor, loop, size, groups[loop])
         filling.append(fill)
     nest = nest.scheduled(schedule)  # the tables lie as its tile reads them
     return (*filling, nest) if filling else nest
+
+
+def _along_the_sum(
+    nest: LoopNest, contraction: Contraction, factor: UOp, loop: UOp, size: int, groups: int
+) -> tuple[LoopNest, LoopNest]:
+    """The same of columns that are read along the sum, each by itself."""
+    places = [Digit(loop, groups, NewLoop(0), size), Digit(loop, size, NewLoop(1))]
+    steps = [Digit(x, size_of(x), NewLoop(2 + k)) for k, x in enumerate(contraction.sum_loops)]
+    return stage(nest, factor, (*places, *steps))
 
 
 def _in_a_table(
