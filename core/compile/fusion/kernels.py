@@ -13,6 +13,7 @@ from proofgrad.core.compile.fusion.divided_rows import is_cut_within_rows, is_di
 from proofgrad.core.compile.fusion.epilogues import end_of_epilogue
 from proofgrad.core.compile.fusion.limits import beyond_limits
 from proofgrad.core.compile.fusion.meeting_points import meeting_points
+from proofgrad.core.compile.fusion.narrow_values import before_widening, is_rounded_for_unit
 from proofgrad.core.compile.fusion.padded_values import as_it_is_multiplied, is_read_often
 from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.row_values import read_by_several_loops
@@ -51,10 +52,8 @@ from proofgrad.core.ir.uop import UOp, known_below, toposort
 # Sums of products that are stored for the epilogue of another one; of more it gets a kernel of its own.
 MOST_BESIDE = 8
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
-_COMPUTED = ELEMENTWISE | {Ops.REDUCE_AXIS}
 _CUTS = frozenset({Ops.SHRINK, Ops.PAD})
 _CAST = frozenset({Ops.CAST})
-_ALL_MOVED = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})  # the same elements, each once
 
 
 def cut_into_kernels(program: TensorProgram, context: Context) -> TensorProgram:
@@ -95,6 +94,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if node.op is EXPAND and (
             _worth_storing(node, work, leads_to_reduction)
             or (node not in selecting and _is_computed_again(node, work, target))
+            or is_rounded_for_unit(_below_movement(node.src[0], stored), consumers, target)
         ):
             work.store(_below_movement(node.src[0], stored))
         if node.op is PAD and node in leads_to_reduction and is_read_often(node, consumers, target):
@@ -121,8 +121,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             stored.update(reductions if len(reductions) > 1 else ())
         elif len(reductions) > 1:
             stored.update([r for r in reductions if combines_by_position(r, selecting, target)])
-    if target.lockstep > 1:
-        stored = {node if node in kept else _before_widening(node) for node in stored}
+    stored = {x if x in kept else before_widening(x, consumers, target) for x in stored}
     by_row = set[UOp]()
     if all(is_plain(node.shape) for node in nodes):
         by_row = reductions_by_row(nodes, consumers, stored, kept, target)
@@ -149,24 +148,6 @@ def _stored_as_roots(root: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
                 break
             found.add(node)
     return found
-
-
-def _before_widening(node: UOp) -> UOp:
-    """What a float was before it was converted to a wider type: memory that is read side by side is what GPUs wait for.
-
-    Or before it was rounded for matrix units, and perhaps moved: items round what they hold.
-    """
-    below = node
-    while below.op in _ALL_MOVED:
-        below = below.src[0]
-    node = below if below.op is Ops.TF32 and below.src[0].op in _COMPUTED else node
-    while node.op in CONVERSIONS and node.src[0].op in _COMPUTED:
-        narrow, wide = node.src[0].dtype, node.dtype
-        is_wider = narrow.is_float and wide.is_float and narrow.itemsize < wide.itemsize
-        if not (is_wider or node.op is Ops.TF32):
-            break
-        node = node.src[0]
-    return node
 
 
 def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from math import prod
 
+from proofgrad.core.compile.fusion.narrow_values import Consumers, unit_takes
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import varying
-from proofgrad.core.compile.nests.sums_of_products import is_product
 from proofgrad.core.compile.schedule.cost_model import masks_are_vectors
-from proofgrad.core.compile.steps.mma_in_item import tile_units
-from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT, Ops
+from proofgrad.core.ir.ops import CONVERSIONS, MOVEMENT
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
-
-Consumers = dict[UOp, list[UOp]]
 
 # A padded value is stored if a reduction reads each of its elements so often: as copies, without masks. Where masks are vectors, which take
 # registers of a tile's sums, less often (measured with AVX2: 5 x 5 of one filter a channel take 0.6 of the time, of one filter 0.8).
@@ -54,26 +51,7 @@ def as_it_is_multiplied(pad: UOp, consumers: Consumers, target: Target) -> UOp:
     is_converted = len(users) == 1 and users[0].op in CONVERSIONS and users[0].dtype.is_float
     if not is_converted or not pad.dtype.is_float or target.lockstep != 1:
         return pad
-    return pad if _unit_takes(pad, consumers, target) else users[0]
-
-
-def _unit_takes(pad: UOp, consumers: Consumers, target: Target) -> bool:
-    """Whether a matrix unit of a core multiplies a padded value, in sums as long as its matrices: those of fewer steps go by vectors."""
-    depths = [
-        unit.groups * unit.group
-        for unit in tile_units((*target.matrix_units, *target.units_of_normals))
-        if pad.dtype in (unit.rows, unit.columns)
-    ]
-    if not depths:
-        return False
-    products = [node for node in consumers[_shown(pad, consumers)] if is_product(node)]
-    sums = [user for node in products for user in consumers[_shown(node, consumers)]]
-    steps = [
-        prod([user.src[0].shape[a] for a in user.arg[1]])
-        for user in sums
-        if user.op is Ops.REDUCE_AXIS
-    ]
-    return bool(steps) and max(steps) >= min(depths)
+    return pad if unit_takes(pad, pad.dtype, consumers, target) else users[0]
 
 
 def _shown(pad: UOp, consumers: Consumers) -> UOp:
