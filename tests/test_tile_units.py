@@ -321,6 +321,40 @@ def test_vectors_of_words_multiply_bytes_of_one_kind(sizes: tuple[int, ...], kin
         np.testing.assert_array_equal(result.numpy(), exact(a, b))
 
 
+# rows, steps, columns: whole words and turns of four, ends of each
+OF_WORDS = [(17, 64, 19), (33, 128, 48), (16, 72, 16), (5, 48, 130), (40, 77, 33), (16, 1008, 97)]
+
+
+@pytest.mark.parametrize("types", [(0, 1), (1, 0), (0, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize("sizes", OF_WORDS, ids=str)
+def test_columns_that_lie_along_the_sum_are_turned_around_in_words(
+    sizes: tuple[int, int, int], types: tuple[int, int]
+) -> None:
+    processor = processor_named("icelake-server")
+    if processor.missing:
+        pytest.skip(processor.missing)
+    rows, steps, columns = sizes
+    a, b = numbers(BYTES[types[0]], rows, steps), numbers(BYTES[types[1]], columns, steps)
+    x, y = [Tensor(one, device="VNNI").realize() for one in (a, b)]
+    with Context(CHOICES="matrices=1x1"):
+        results = [x.matmul(y.T, dtype=dtypes.int32).realize() for _ in range(2)]
+    for result in results:
+        np.testing.assert_array_equal(result.numpy(), exact(a, b.T))
+
+
+@pytest.mark.heuristics
+def test_four_words_of_a_row_are_one_load_for_a_table_of_vnni(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    Device.register("WORDS", lambda: Absent("icelake-server"))
+    x, y = [Tensor(numbers(kind, 64, 64), device="WORDS").realize() for kind in BYTES[::-1]]
+    capfd.readouterr()
+    with Context(DEBUG=3, PLANS=0), schedule("matrices=1x1"), compile_only():
+        x.matmul(y.T, dtype=dtypes.int32).realize()
+    told = capfd.readouterr()
+    assert (told.out + told.err).count("load <4 x i32>") == 16
+
+
 def test_the_factor_beside_which_less_is_to_be_summed_gets_the_other_type() -> None:
     for rows, columns in ((64, 256), (256, 64)):
         x, y = [

@@ -48,7 +48,7 @@ def test_each_row_of_four_steps_is_one_load() -> None:
     loops, loads = transposed_loads(linear)
     assert len(loops) == len(loads) == 1
     (load,), text = loads, emit(linear, "kernel", Dialect()).text
-    assert load.dtype.lanes == 16 and loads[load] == ((), ())
+    assert load.dtype.lanes == 16 and loads[load] == ((), (), 1)
     assert text.count("load <4 x float>") == 16
     assert "gather" not in text and f"_loop{len(linear.src)}" not in text
 
@@ -57,24 +57,27 @@ def test_each_row_of_four_steps_is_one_load() -> None:
 def test_masks_are_asked_for_where_one_is_off_alone() -> None:
     linear = linear_of((64, 30, 61))
     loops, loads = transposed_loads(linear)
-    ((same, ends),) = loads.values()
+    ((same, ends, _),) = loads.values()
     assert len(loops) == len(same) == len(ends) == 1
     text = emit(linear, "kernel", Dialect()).text
     plain, masked = [text.count(c) for c in ("load <4 x float>", "@llvm.masked.load.v4f32")]
     assert plain == masked and plain in (16, 32)  # and the last columns behind the loop
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float64, dtypes.float16], ids=str)
-def test_other_sizes_are_gathered(dtype: DType) -> None:
-    for linear in parts_of(
-        run_stages(
-            KERNEL_STAGES,
-            matmul(64, 512, 64, (False, True), dtype=dtype),
-            compiler().library,
-            ROOMY,
-        )
-    ):
+def test_elements_longer_than_words_are_gathered() -> None:
+    body = matmul(64, 512, 64, (False, True), dtype=dtypes.float64)
+    for linear in parts_of(run_stages(KERNEL_STAGES, body, compiler().library, ROOMY)):
         assert not transposed_loads(linear)[0]
+
+
+@pytest.mark.heuristics
+def test_rows_of_parts_of_words_are_widened_narrowed_and_converted() -> None:
+    linear = linear_of((64, 32, 64), dtypes.float16)
+    ((load, masks),) = transposed_loads(linear)[1].items()
+    assert load.dtype.lanes == 32 and load.dtype.scalar is dtypes.float16 and masks == ((), (), 1)
+    text = emit(linear, "kernel", Dialect()).text
+    assert text.count("load <4 x i16>") == 32 and text.count("zext <32 x i16>") == 4
+    assert text.count("trunc <32 x i32>") == 4 and "gather" not in text
 
 
 def test_memory_that_is_written_is_read_step_by_step() -> None:
@@ -92,15 +95,21 @@ def test_memory_that_is_written_is_read_step_by_step() -> None:
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize("kind", ["float32", "int32", "uint32", "float64"])
+@pytest.mark.parametrize(
+    "kind",
+    ["float32", "int32", "uint32", "float64", "float16", "bfloat16", "int16", "int8", "fp8e5m2"],
+)
 def test_values(sizes: tuple[int, int, int], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, steps, columns = sizes
     rng = np.random.default_rng(0)
-    one = rng.integers(0, 9, (rows, steps)).astype(kind)
-    other = rng.integers(0, 9, (columns, steps)).astype(kind)
+    one = rng.integers(-2, 3, (rows, steps)).astype("int32")
+    other = rng.integers(-2, 3, (columns, steps)).astype("int32")
+    x, y = [Tensor(each).cast(kind).contiguous().realize() for each in (one, other)]
+    total = {"int8": "int32", "int16": "int32", "uint32": "uint32", "float64": "float64"}
     for choice in ("", "packed=on staged=none", "packed=on tile=3x2x16", "packed=on tile=3x2x4"):
         monkeypatch.setenv("CHOICES", f"tiled=on {choice}")
-        np.testing.assert_array_equal((Tensor(one) @ Tensor(other).T).numpy(), one @ other.T)
+        found = x.matmul(y.T, dtype=total.get(kind, "float32")).numpy()
+        np.testing.assert_array_equal(found, (one @ other.T).astype(found.dtype))
 
 
 @pytest.mark.parametrize("name", ["haswell", "x86-64-v2"])

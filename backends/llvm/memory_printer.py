@@ -36,6 +36,7 @@ from proofgrad.backends.llvm.tiles import (
 )
 from proofgrad.backends.llvm.transposed_loads import (
     STEPS,
+    Masks,
     TransposedLoad,
     both,
     mask_of_steps,
@@ -88,7 +89,7 @@ class MemoryPrinter(PrinterState):
             position = position._replace(address=address)
         elif index.dtype.lanes == 1:
             position = position._replace(address=self._address(node, position, index))
-        elif (apart := lanes_apart(index) or self._lanes_from(index)) is not None:
+        elif (apart := lanes_apart(index) or self._lanes_from(node, index)) is not None:
             first, offsets = apart
             multiple = largest_power_of_two(first) if is_aligned else 1
             address = self._address(node, position, first)
@@ -143,9 +144,10 @@ class MemoryPrinter(PrinterState):
         own = let(f"udiv exact {kind} {let(f'sub {kind} {whole}, {lane}')}, {held.items}")
         return let(f"add {kind} {own}, {lane}")
 
-    def _lanes_from(self, index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
-        """Where a machine reads and writes aligned pieces, those that lanes lie in are worth it."""
-        return lanes_from(index) if self.dialect.memory_bytes > 1 else None
+    def _lanes_from(self, node: UOp, index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
+        """Where a machine reads and writes aligned pieces, those that lanes lie in are worth it; and where rows of words are turned around."""
+        is_worth_it = self.dialect.memory_bytes > 1 or node in self.of_words
+        return lanes_from(index) if is_worth_it else None
 
     def product_of_fragments(self, node: UOp) -> None:
         """An MMA of vectors of what this item holds."""
@@ -229,9 +231,8 @@ class MemoryPrinter(PrinterState):
             for step, bound in [end.src for end in masks.ends]
         ]
         of_lanes, of_steps = both(writer, dtype.lanes, same), both(writer, STEPS, ends)
-        return write_transposed_loads(
-            writer, self.positions[node.src[0]], dtype, of_lanes, of_steps
-        )
+        position = self.positions[node.src[0]]
+        return write_transposed_loads(writer, position, dtype, masks, Masks(of_lanes, of_steps))
 
     def _load_of_warp(self, node: UOp, position: Position) -> None:
         """What an item gets of the rows of which each gives one, by the last of the loads that are made together."""

@@ -136,6 +136,7 @@ class PrinterState(ABC):
             self.turns = turns_written_out(linear, self.group, self.copied)
         elif not dialect.target.work_items:
             self.turns, self.read_along = transposed_loads(linear)
+        self.of_words = {load.src[0] for load, masks in self.read_along.items() if masks.run > 1}
         self.rows = self._rows_together()
         followers = {load for made in self.rows.values() for load in made.loads}
         self.with_first = followers.difference(self.rows)

@@ -2,6 +2,9 @@
 
     step k:   x[0, k]  x[1, k]  x[2, k] ...        four steps:   x[0, k : k + 4],  x[1, k : k + 4], ...
 
+Elements are words of four bytes, or several that make up a word (as a matrix unit takes them: x[0, 2 k] x[0, 2 k + 1] x[1, 2 k] ...), or parts of
+words, which are widened before and narrowed behind.
+
 Owns: which loops, the loads and their masks. Does not own: the shuffles (register_transpose.py), writing the loops (loop_printer.py).
 
 A loop of four steps that fills memory, with the columns of a tile or what lies across, has no loop in the text: each row of four elements is
@@ -14,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from proofgrad.backends.llvm.memory import Position, lane_address
+from proofgrad.backends.llvm.pieces import lanes_from
 from proofgrad.backends.llvm.register_transpose import ITEMSIZE, side_by_side, transposed
 from proofgrad.backends.llvm.skipping import parts_of_truths
 from proofgrad.backends.llvm.text import literal, memory_type, register_type, type_code
@@ -31,10 +35,18 @@ STEPS = TRANSPOSED_ROWS
 
 
 class TransposedLoad(NamedTuple):
-    """The masks of a LOAD: those that are the same in all steps, and where the steps end: a number is below another."""
+    """The masks of a LOAD: those that are the same in all steps, and where the steps end: a number is below another. Lanes that make up a word."""
 
     same: tuple[UOp, ...]
     ends: tuple[UOp, ...]
+    run: int = 1
+
+
+class Masks(NamedTuple):
+    """The registers of masks: of the lanes, and of the four steps; None: all hold."""
+
+    lanes: str | None
+    steps: str | None
 
 
 def transposed_loads(linear: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp, TransposedLoad]]:
@@ -69,20 +81,45 @@ def _is_of_copies(node: UOp) -> bool:
 def _masks_of(load: UOp, loop: UOp) -> TransposedLoad | None:
     """The masks of a load that is read along its rows; None: it is not, or by masks of another kind."""
     memory, index, *mask = load.src[0].src
-    dtype, apart = load.dtype, lanes_apart(index)
-    if (
-        memory.op is not PARAM
-        or apart is None
-        or dtype.is_bool
-        or dtype.scalar.itemsize != ITEMSIZE
-    ):
+    dtype, apart = load.dtype, lanes_apart(index) or lanes_from(index)
+    if memory.op is not PARAM or apart is None or dtype.is_bool:
         return None
-    if dtype.lanes % STEPS or coefficient(apart[0], loop) != 1:
+    run = _lanes_of_a_word(dtype, apart[1])
+    if run == 1 and lanes_apart(index) is None:
+        return None
+    if run == 0 or dtype.lanes % (STEPS * run) or coefficient(apart[0], loop) != run:
         return None
     parts = [n for n in parts_of_truths(tuple(mask)) if n.op not in (AND, BROADCAST)]
     ends = tuple([part for part in parts if loop in counters_in(part)])
     same = tuple([part for part in parts if part not in ends])
-    return TransposedLoad(same, ends) if all([_is_end(part, loop) for part in ends]) else None
+    if run > 1 and (ends or not all([_is_of_words(part, run) for part in same])):
+        return None
+    return TransposedLoad(same, ends, run) if all([_is_end(part, loop) for part in ends]) else None
+
+
+def _lanes_of_a_word(dtype: DType, apart: Sequence[int]) -> int:
+    """How many lanes side by side are read as one: those of a word, or 1; 0: there is no way for such elements."""
+    run = max(1, ITEMSIZE // dtype.scalar.itemsize)
+    words = [apart[lane : lane + run] for lane in range(0, len(apart), run)]
+    if run > 1 and all([tuple(word) == tuple(range(word[0], word[0] + run)) for word in words]):
+        return run
+    return 1 if dtype.scalar.itemsize <= ITEMSIZE else 0
+
+
+def _is_of_words(truth: UOp, run: int) -> bool:
+    """Whether a truth is one of all lanes of a word: a comparison of numbers that are."""
+    if truth.dtype.lanes == 1:
+        return True
+    return truth.op is Ops.CMPLT and all([_is_number_of_words(n, run) for n in truth.src])
+
+
+def _is_number_of_words(number: UOp, run: int) -> bool:
+    if number.op is BROADCAST:
+        return True
+    apart = number.arg if number.op is CONST else (lanes_from(number) or (None, None))[1]
+    if not isinstance(apart, tuple):
+        return number.op is CONST
+    return all([apart[lane] == apart[lane - lane % run] for lane in range(len(apart))])
 
 
 def _is_end(truth: UOp, loop: UOp) -> bool:
@@ -95,25 +132,28 @@ def _is_end(truth: UOp, loop: UOp) -> bool:
 
 
 def write_transposed_loads(
-    writer: Writer, position: Position, dtype: DType, same: str | None, steps: str | None
+    writer: Writer, position: Position, dtype: DType, masks: TransposedLoad, of: Masks
 ) -> list[str]:
     """The vectors of four steps; `position` is that of the first.
 
-    `same`: the mask of the lanes; `steps`: of the four steps. Where all hold, which is everywhere but at an end, none is asked for.
+    Where all masks hold, which is everywhere but at an end, none is asked for.
     """
-    rows = [lane_address(writer, position, lane) for lane in range(dtype.lanes)]
-    row = dtype.scalar.vec(STEPS)
+    same, steps = of.lanes, of.steps
+    firsts = range(0, dtype.lanes, masks.run)
+    rows = [lane_address(writer, position, lane) for lane in firsts]
+    row = _element_of(dtype, masks.run).vec(STEPS)
     pointer, kind = writer.dialect.pointer, memory_type(row)
-    masks = [(same, dtype.lanes), (steps, STEPS)]
-    whole = [_holds_everywhere(writer, mask, lanes) for mask, lanes in masks if mask is not None]
+    align = dtype.scalar.itemsize
+    asked = [(same, dtype.lanes), (steps, STEPS)]
+    whole = [_holds_everywhere(writer, mask, lanes) for mask, lanes in asked if mask is not None]
     if not whole:
-        return transposed(writer, dtype, side_by_side(writer, row, _loads(writer, row, rows)))
+        return _turned(writer, dtype, row, _loads(writer, row, rows, align))
     end, every = writer.fresh("rows"), whole[0]
     if len(whole) > 1:
         every = writer.let(f"and i1 {every}, {whole[1]}")
     writer.do(f"br i1 {every}, label %{end}.whole, label %{end}.lanes")
     writer.begin_block(f"{end}.whole")
-    plain = transposed(writer, dtype, side_by_side(writer, row, _loads(writer, row, rows)))
+    plain = _turned(writer, dtype, row, _loads(writer, row, rows, align))
     writer.do(f"br label %{end}")
     writer.begin_block(f"{end}.lanes")
     if same is not None:
@@ -123,20 +163,20 @@ def write_transposed_loads(
             writer.let(
                 f"select i1 {writer.lane(same, truths, lane)}, {pointer} {at}, {pointer} @zeros"
             )
-            for lane, at in enumerate(rows)
+            for lane, at in zip(firsts, rows)
         ]
     loaded = (
-        _loads(writer, row, rows)
+        _loads(writer, row, rows, align)
         if steps is None
         else [
             writer.let(
                 f"call {kind} @llvm.masked.load.{type_code(kind)}.{writer.dialect.pointer_code}"
-                f"({pointer} align {ITEMSIZE} {at}, <{STEPS} x i1> {steps}, {kind} zeroinitializer)"
+                f"({pointer} align {align} {at}, <{STEPS} x i1> {steps}, {kind} zeroinitializer)"
             )
             for at in rows
         ]
     )
-    masked = transposed(writer, dtype, side_by_side(writer, row, loaded))
+    masked = _turned(writer, dtype, row, loaded)
     last = writer.block
     writer.do(f"br label %{end}")
     writer.begin_block(end)
@@ -145,6 +185,33 @@ def write_transposed_loads(
         writer.let(f"phi {vector} [ {one}, %{end}.whole ], [ {other}, %{last} ]", "load")
         for one, other in zip(plain, masked)
     ]
+
+
+def _element_of(dtype: DType, run: int) -> DType:
+    """What is turned around: words, or parts of words."""
+    if run > 1:
+        return dtypes.uint32
+    sizes = {ITEMSIZE: dtype.scalar, 2: dtypes.uint16, 1: dtypes.uint8}
+    return sizes[dtype.scalar.itemsize]
+
+
+def _turned(writer: Writer, dtype: DType, row: DType, rows: Sequence[str]) -> list[str]:
+    """The vectors of four steps of such rows."""
+    element, count = row.scalar, len(rows)
+    vectors = side_by_side(writer, row, rows)
+    held, words = element.vec(count), element if element.itemsize == ITEMSIZE else dtypes.uint32
+    if words is not element:
+        vectors = [_converted(writer, "zext", one, held, words.vec(count)) for one in vectors]
+    made = transposed(writer, words.vec(count), vectors)
+    if words is not element:
+        made = [_converted(writer, "trunc", one, words.vec(count), held) for one in made]
+    if memory_type(held) == memory_type(dtype):
+        return made
+    return [_converted(writer, "bitcast", one, held, dtype) for one in made]
+
+
+def _converted(writer: Writer, how: str, value: str, before: DType, after: DType) -> str:
+    return writer.let(f"{how} {memory_type(before)} {value} to {memory_type(after)}")
 
 
 def mask_of_steps(writer: Writer, number: str, dtype: DType, bound: int) -> str:
@@ -167,6 +234,6 @@ def _holds_everywhere(writer: Writer, mask: str, lanes: int) -> str:
     return writer.let(f"call i1 @llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {mask})")
 
 
-def _loads(writer: Writer, row: DType, rows: Sequence[str]) -> list[str]:
+def _loads(writer: Writer, row: DType, rows: Sequence[str], align: int) -> list[str]:
     kind, pointer = memory_type(row), writer.dialect.pointer
-    return [writer.let(f"load {kind}, {pointer} {at}, align {ITEMSIZE}", "load") for at in rows]
+    return [writer.let(f"load {kind}, {pointer} {at}, align {align}", "load") for at in rows]

@@ -20,7 +20,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
-from proofgrad.core.compile.nests.sums_of_products import PRODUCTS, is_masked
+from proofgrad.core.compile.nests.sums_of_products import PRODUCTS, below_conversions, is_masked
 from proofgrad.core.compile.schedule.ended_loops import ended_by_variables
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import LOAD, PARAM, RANGE, REDUCE
@@ -255,9 +255,9 @@ class Contraction:
         return set(load_steps(self.row_factor, self.reduction.src[-1])) <= {1}
 
     def steps_along_sum(self, factor: UOp) -> int:
-        """So many steps of the sum read an operand, memory of words, from end to end."""
-        steps = 1
-        if factor.op is not LOAD or factor.dtype.itemsize != WORD_BYTES:
+        """So many steps of the sum read an operand, memory of words or of parts of words, from end to end."""
+        steps, load = 1, below_conversions(factor)
+        if load.op is not LOAD or load.dtype.itemsize > WORD_BYTES or load.dtype.is_bool:
             return steps
         for loop in reversed(self.sum_loops):
             if load_steps(factor, loop) != [steps]:
@@ -267,7 +267,7 @@ class Contraction:
 
     @cached_property
     def columns_lie_along_sum(self) -> bool:
-        """Whether the columns' operand is memory of words that lies along the innermost loop of the sum."""
+        """Whether the columns' operand is memory that lies along the innermost loop of the sum."""
         return self.steps_along_sum(self.column_factor) >= size_of(self.reduction.src[-1]) > 1
 
     def may_transpose(self, columns: int, target: Target) -> bool:

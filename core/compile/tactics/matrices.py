@@ -30,6 +30,7 @@ from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_
 from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
+from proofgrad.core.compile.schedule.contraction import WORD_BYTES
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.matrices import (
     columns_lie_in_lines,
@@ -40,8 +41,10 @@ from proofgrad.core.compile.schedule.matrices import (
     window_of,
 )
 from proofgrad.core.compile.schedule.shared_tiles import find_product, runs_along
+from proofgrad.core.compile.schedule.table_cycles import TRANSPOSED_ROWS
 from proofgrad.core.compile.schedule.warp_tables import NO_TABLES
 from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, mma_in_item, tile_units
@@ -196,7 +199,11 @@ def _table(
         return fill, nest
     if lanes[of_step] and len(around) == 1:
         loop = UOp.range(size_of(around[0]), steps.number, steps.role)
-        fill = _in_lines(fill, loop, NewLoop(number + 4), unit)
+        if is_column and _are_words(fill, loop, unit):
+            fill = _in_words(fill, loop, NewLoop(number + 4), of_side, of_step, unit)
+            vectors = [Vectors(of_side.number, unit.side * unit.group)]
+        else:
+            fill = _in_lines(fill, loop, NewLoop(number + 4), unit)
     copies = Copies(of_step.number, unit.group) if lanes[of_side] else NO_COPIES
     decided = Schedule(
         buffered=False,
@@ -209,6 +216,35 @@ def _table(
         threads=threads,
     )
     return fill.scheduled(decided), nest
+
+
+def _are_words(fill: LoopNest, steps: UOp, unit: TileUnit) -> bool:
+    """Whether a group of steps is a word of memory, and a unit takes one at once: those of all columns of a matrix are turned around in registers."""
+    is_word = unit.group * unit.columns.itemsize == WORD_BYTES and unit.groups == 1
+    is_whole = size_of(steps) % TRANSPOSED_ROWS == 0 and not _masks_of(fill, steps)
+    has_vectors = (
+        unit.side % TRANSPOSED_ROWS == 0 and fill.target.most_lanes >= unit.side * unit.group
+    )
+    return is_word and is_whole and has_vectors
+
+
+def _masks_of(fill: LoopNest, steps: UOp) -> bool:
+    """Whether what is loaded ends within the steps."""
+    loads = [n for n in toposort((fill.graph,)) if n.op is Ops.LOAD]
+    masks = [mask for load in loads for mask in load.src[0].src[2:]]
+    return any([steps in loops_of(mask) for mask in masks])
+
+
+def _in_words(
+    fill: LoopNest, steps: UOp, inner: NewLoop, of_side: NewLoop, of_step: NewLoop, unit: TileUnit
+) -> LoopNest:
+    """Rows of words, four of each at a time, are written as vectors of the words of all rows."""
+    loops = [
+        UOp.range(size, x.number, x.role)
+        for size, x in ((unit.side, of_side), (unit.group, of_step))
+    ]
+    fill = collapse(fill, tuple(loops), of_side)
+    return split(fill, steps, (TRANSPOSED_ROWS,), (NewLoop(*steps.arg), inner))
 
 
 def _in_lines(fill: LoopNest, steps: UOp, inner: NewLoop, unit: TileUnit) -> LoopNest:
