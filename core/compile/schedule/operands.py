@@ -187,7 +187,8 @@ def packs_columns(
     if override.staged is not None and override.staged.columns:
         return False
     is_transposed = transposes_columns(tile, contraction, target)
-    if is_transposed and contraction.has_ended_columns:
+    # Where none may be a table, the way without is to gather them.
+    if is_transposed and (contraction.has_ended_columns or override.staged is not None):
         return True
     pays = _pays_transposing if is_transposed else _pays_rows_of_an_item
     if not pays(contraction, tile, target):
@@ -442,5 +443,9 @@ def filling(
     if packs_columns(contraction, tile, target, override):
         _, wait = waits_of_orders(tile, contraction, target, are_copied=True)
         return cycles + _packing(contraction, tile, target) + tiles * wait
-    wait = min(waits_of_orders(tile, contraction, target))
-    return cycles + tiles * (wait + cycles_in_place(tile, contraction, target))
+    each = min(waits_of_orders(tile, contraction, target))
+    each += cycles_in_place(tile, contraction, target)
+    may_be_copied = contraction.readers_of_columns(tile) >= 2  # the tile counts on it
+    if override.staged is not None and contraction.columns_lie_apart and may_be_copied:
+        each += contraction.depth * tile.columns * target.core.gather_cycles
+    return cycles + tiles * each
