@@ -12,7 +12,7 @@ import pytest
 from test_kernel_proof import Recorder, compile_with, planted
 from test_warp_tiles import in_order, kernel_of
 
-from proofgrad import Context, Device, ScheduleError, Tensor, dtypes, schedule
+from proofgrad import Context, Device, ScheduleError, Tensor, dtypes, explain, schedule
 from proofgrad.backends.cpu import generator
 from proofgrad.backends.cpu.absent import AbsentCpu
 from proofgrad.backends.cpu.backend import CpuBackend
@@ -495,6 +495,30 @@ def test_no_product_or_sum_is_flushed_where_nothing_is_asked_for(
         with Context(CHOICES=wanted):
             result = x.matmul(y, dtype=dtypes.float32).realize()
         np.testing.assert_array_equal(result.numpy(), (a @ b).astype("float32"))
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("sizes", [(17, 64, 19), (33, 72, 48), (16, 77, 33)], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 2.0**-120])
+def test_turned_columns_of_bfloat16_are_exact_both_ways(
+    sizes: tuple[int, int, int], scale: float
+) -> None:
+    """Of small whole numbers, and of those times so small a number that vectors multiply."""
+    rows, steps, columns = sizes
+    a, b = numbers(dtypes.int8, rows, steps) // 16, numbers(dtypes.int8, columns, steps) // 16
+    x, y = of_bfloat16(a * scale), of_bfloat16(b.astype("float32"))
+    with Context(CHOICES="matrices=1x1"):
+        result = x.matmul(y.T, dtype=dtypes.float32).realize()
+    np.testing.assert_array_equal(result.numpy(), (exact(a, b.T) * scale).astype("float32"))
+
+
+@needs_bfloat16
+@pytest.mark.heuristics
+@pytest.mark.parametrize("rows", [16, 17, 32])
+def test_the_way_without_the_unit_packs_turned_columns_as_it_may_have_no_table(rows: int) -> None:
+    x, w = [Tensor.empty(n, 3072, dtype=dtypes.bfloat16).realize() for n in (rows, 768)]
+    (by_vectors,) = re.findall("tiled=on.*matrices=none.*", explain(x @ w.T))
+    assert "packed=on" in by_vectors
 
 
 @needs_bfloat16

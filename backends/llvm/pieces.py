@@ -16,7 +16,7 @@ from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST
-from proofgrad.core.ir.ops import ALU
+from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import UOp
 
 
@@ -44,7 +44,7 @@ def _constants(node: UOp) -> tuple[int, ...] | None:
         return node.arg if isinstance(node.arg, tuple) else (node.arg,) * node.dtype.lanes
     if node.op is BROADCAST and node.src[0].op is CONST:
         return (node.src[0].arg,) * node.dtype.lanes
-    below = [_constants(s) for s in node.src] if node.op in ALU else []
+    below = [_constants(s) for s in node.src] if node.op in ALU or node.op is Ops.CAST else []
     lanes = [numbers for numbers in below if numbers is not None]
     if not below or len(lanes) != len(below):
         return None

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.memory import Position, lane_address
 from proofgrad.backends.llvm.pieces import lanes_from
 from proofgrad.backends.llvm.register_transpose import ITEMSIZE, side_by_side, transposed
@@ -107,19 +108,19 @@ def _lanes_of_a_word(dtype: DType, apart: Sequence[int]) -> int:
 
 
 def _is_of_words(truth: UOp, run: int) -> bool:
-    """Whether a truth is one of all lanes of a word: a comparison of numbers that are."""
+    """Whether a truth is one of all lanes of a word: that a number is below a bound, and no bound lies within a word."""
     if truth.dtype.lanes == 1:
         return True
-    return truth.op is Ops.CMPLT and all([_is_number_of_words(n, run) for n in truth.src])
-
-
-def _is_number_of_words(number: UOp, run: int) -> bool:
-    if number.op is BROADCAST:
-        return True
-    apart = number.arg if number.op is CONST else (lanes_from(number) or (None, None))[1]
-    if not isinstance(apart, tuple):
-        return number.op is CONST
-    return all([apart[lane] == apart[lane - lane % run] for lane in range(len(apart))])
+    if truth.op is not Ops.CMPLT or (found := lanes_from(truth.src[0])) is None:
+        return False
+    first, apart = found
+    bound = truth.src[1].src[0] if truth.src[1].op is BROADCAST else truth.src[1]
+    words = [apart[lane : lane + run] for lane in range(0, len(apart), run)]
+    if all([len(set(word)) == 1 for word in words]):
+        return bound.dtype.lanes == 1
+    are_words = all([len({number // run for number in word}) == 1 for word in words])
+    ends = [largest_power_of_two(number) % run == 0 for number in (first, bound)]
+    return are_words and all(ends) and bound.op is CONST
 
 
 def _is_end(truth: UOp, loop: UOp) -> bool:
