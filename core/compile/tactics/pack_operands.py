@@ -101,7 +101,8 @@ def _along_the_sum(
     """The same of columns that are read along the sum, each by itself."""
     places = [Digit(loop, groups, NewLoop(0), size), Digit(loop, size, NewLoop(1))]
     steps = [Digit(x, size_of(x), NewLoop(2 + k)) for k, x in enumerate(contraction.sum_loops)]
-    return stage(nest, factor, (*places, *steps))
+    fill, nest = stage(nest, factor, (*places, *steps))
+    return fill, nest
 
 
 def _in_a_table(
