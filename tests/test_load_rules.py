@@ -27,6 +27,16 @@ def library_as_before() -> Iterator[None]:
     compiler().library._added.clear()
 
 
+@pytest.fixture
+def proven_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of rules that was loaded once, with a cache of its own."""
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
+    file = tmp_path / "mine.rules"
+    file.write_text(RIGHT)
+    proofgrad.load_rules(file)
+    return file
+
+
 def test_a_proven_file_is_used(tmp_path: Path) -> None:
     file = tmp_path / "mine.rules"
     file.write_text(RIGHT)
@@ -64,22 +74,18 @@ def no_solver(*given: Any) -> Any:
 
 
 def test_a_file_that_was_proven_is_used_without_the_solver(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    proven_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
-    file = tmp_path / "mine.rules"
-    file.write_text(RIGHT)
-    proofgrad.load_rules(file)
     compiler().library._added.clear()
     monkeypatch.setattr(user_rules, "_proven", no_solver)
-    assert proofgrad.load_rules(file) == ("mine.absorb",)
+    assert proofgrad.load_rules(proven_file) == ("mine.absorb",)
     x, y = Tensor([1, 2, 255], dtype="uint8"), Tensor([4, 7, 1], dtype="uint8")
     assert ((x | y) & x).tolist() == [1, 2, 255]
     assert compiler().library.journal.applied["mine.absorb"] >= 1
     for changed in (RIGHT + "# more\n", WRONG):
-        file.write_text(changed)
+        proven_file.write_text(changed)
         with pytest.raises(AssertionError, match="the prover was asked"):
-            proofgrad.load_rules(file)
+            proofgrad.load_rules(proven_file)
 
 
 PROGRAM = """
@@ -118,12 +124,8 @@ def test_plans_are_kept_for_the_rules_that_made_them(tmp_path: Path) -> None:
 
 
 def test_proofs_that_do_not_hold_for_these_meanings_are_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    proven_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
-    file = tmp_path / "mine.rules"
-    file.write_text(RIGHT)
-    proofgrad.load_rules(file)
     (kept,) = [path for path in (tmp_path / "proofs").rglob("*") if path.is_file()]
     ledger = kept_proofs._files().get(kept.name)
     assert ledger is not None

@@ -110,6 +110,11 @@ needs_unit = pytest.mark.skipif(
 )
 
 
+def skip_without_vnni() -> None:
+    if missing := processor_named("icelake-server").missing:
+        pytest.skip(missing)
+
+
 @pytest.fixture(autouse=True)
 def nothing_emitted() -> Iterator[None]:
     compiler().forget()
@@ -245,9 +250,7 @@ def test_vectors_of_words_multiply_bytes_with_and_without_a_sign(
     sizes: tuple[int, int, int], types: tuple[int, int]
 ) -> None:
     """VPDPBUSD of the processors that have it."""
-    processor = processor_named("icelake-server")
-    if processor.missing:
-        pytest.skip(processor.missing)
+    skip_without_vnni()
     rows, steps, columns = sizes
     a, b = numbers(BYTES[types[0]], rows, steps), numbers(BYTES[types[1]], steps, columns)
     with schedule("matrices=1x1"):
@@ -310,9 +313,7 @@ def test_two_factors_of_one_kind_are_exact_where_the_unit_takes_one_of_each(
 @pytest.mark.parametrize("sizes", [(17, 70, 19), (64, 64, 64), (3, 2, 33, 5, 50)], ids=str)
 def test_vectors_of_words_multiply_bytes_of_one_kind(sizes: tuple[int, ...], kind: DType) -> None:
     """VPDPBUSD takes the second factor with 128 added, or taken off, and the product of a batch, too."""
-    processor = processor_named("icelake-server")
-    if processor.missing:
-        pytest.skip(processor.missing)
+    skip_without_vnni()
     *batch, rows, steps, columns = sizes
     a, b = numbers(kind, *batch, rows, steps), numbers(kind, *batch, steps, columns)
     with Context(CHOICES="matrices=1x1"):
@@ -330,9 +331,7 @@ OF_WORDS = [(17, 64, 19), (33, 128, 48), (16, 72, 16), (5, 48, 130), (40, 77, 33
 def test_columns_that_lie_along_the_sum_are_turned_around_in_words(
     sizes: tuple[int, int, int], types: tuple[int, int]
 ) -> None:
-    processor = processor_named("icelake-server")
-    if processor.missing:
-        pytest.skip(processor.missing)
+    skip_without_vnni()
     rows, steps, columns = sizes
     a, b = numbers(BYTES[types[0]], rows, steps), numbers(BYTES[types[1]], columns, steps)
     x, y = [Tensor(one, device="VNNI").realize() for one in (a, b)]

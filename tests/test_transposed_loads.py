@@ -9,7 +9,7 @@ import pytest
 from tensors import assert_close, numbers
 from test_tiles import AVX512, kernel_of, matmul
 
-from proofgrad import Device, Tensor, explain, schedule
+from proofgrad import Tensor, explain, schedule
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.transposed_loads import transposed_loads
@@ -17,7 +17,12 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule.contraction import contractions, tiles_along
-from proofgrad.core.compile.schedule.operands import row_tiles_of_an_item
+from proofgrad.core.compile.schedule.operands import (
+    packs_columns,
+    planned_staging,
+    row_tiles_of_an_item,
+)
+from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -142,12 +147,15 @@ def test_batches_and_what_is_computed() -> None:
 
 @pytest.mark.heuristics
 def test_a_table_is_filled_where_items_would_pack_the_same_too_often() -> None:
-    if Device["CPU"].target.vector_bytes < AVX512.vector_bytes:
-        pytest.skip("each item multiplies for longer than it packs, where vectors are shorter")
-    weights = Tensor.empty(241, 99).realize()
-    each = Tensor.empty(300, 99, 9).realize().transpose(1, 2)  # no loop is that of all rows
-    assert "staged=columns packed=off" in explain(each @ weights.T)
-    assert "packed=on" in explain(Tensor.empty(65, 99).realize() @ weights.T)
+    """Of matrices that lie transposed no loop is that of all rows."""
+    first = [stage.name for stage in KERNEL_STAGES].index("sum in blocks")
+    for batch, rows, turned, is_table in ((300, 9, True, True), (1, 65, False, False)):
+        body = matmul(rows, 99, 241, (turned, True), batch, dtype=dtypes.float32)
+        nest = run_stages(KERNEL_STAGES[:first], body, compiler().library, ROOMY)
+        found = find_contraction(nest, ROOMY)
+        assert found is not None
+        assert planned_staging(*found, ROOMY).columns == is_table
+        assert packs_columns(*found, ROOMY) != is_table
 
 
 @pytest.mark.heuristics

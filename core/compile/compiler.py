@@ -84,9 +84,8 @@ class Compiler:
         self._make_check = make_check
         self._make_value_check = make_value_check
         self._store = store
-        self._added = (
-            ""  # a digest of all rules that were added, which plans in the store are kept by
-        )
+        # A digest of all rules that were added, which plans in the store are kept by.
+        self._added = ""
         self._library: Library | None = None
         self._plans: Newest[tuple[Any, ...], Plan] = Newest(MOST_PLANS)
         self._kernels = KnownKernels(MOST_KERNELS)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from proofgrad.core.compile.machine.target import Target, TileUnit
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, is_product
 from proofgrad.core.compile.steps.mma_in_item import tile_units
+from proofgrad.core.compile.steps.pair import fits_a_half
 from proofgrad.core.compile.steps.store import below_reshape
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import CONVERSIONS, ELEMENTWISE, MOVEMENT, Ops
@@ -20,9 +21,6 @@ from proofgrad.core.ir.uop import UOp
 
 Consumers = dict[UOp, list[UOp]]
 
-_IN_PAIRS = frozenset(
-    {dtypes.int8, dtypes.uint8, dtypes.int16}
-)  # numbers of 16 bits (steps/pair.py)
 _COMPUTED = ELEMENTWISE | {Ops.REDUCE_AXIS}
 _ALL_MOVED = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})  # the same elements, each once
 
@@ -64,7 +62,7 @@ def _before_cast(node: UOp) -> UOp | None:
 
 def _is_multiplied_so(node: UOp, narrow: DType, consumers: Consumers, target: Target) -> bool:
     """Whether an instruction multiplies numbers of this type that were widened to those of a node."""
-    if target.has_dot and node.dtype is dtypes.int32 and narrow in _IN_PAIRS:
+    if target.has_dot and node.dtype is dtypes.int32 and fits_a_half(narrow):
         return bool(_sums_of_products(node, consumers))
     return _are_whole_matrices(node, narrow, consumers, target)
 

@@ -22,7 +22,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     require_in,
     step,
 )
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -56,10 +56,14 @@ def sums_small_products(node: UOp) -> bool:
 
 
 def _is_small(factor: UOp) -> bool:
-    kind = factor.src[0].dtype if factor.op is Ops.CAST else factor.dtype
+    return fits_a_half(factor.src[0].dtype if factor.op is Ops.CAST else factor.dtype)
+
+
+def fits_a_half(kind: DType) -> bool:
+    """Whether all numbers of a type are among those of 16 bits with sign."""
     if not kind.is_int or kind.lo is None or kind.hi is None:
         return False
-    return -HALF // 2 <= kind.lo and kind.hi < HALF // 2
+    return bool(-HALF // 2 <= kind.lo and kind.hi < HALF // 2)
 
 
 def dot_of_words(x0: Any, x1: Any, y0: Any, y1: Any, dot: Callable[[Any, Any], Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.methods.indexing import Indexing
-from proofgrad.core.tensor.methods.indexing.take import take, take_along
+from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.methods.linalg.parts import product, turned
 from proofgrad.core.tensor.methods.linalg.steps_of_columns import (
     eliminated_columns,
@@ -21,6 +21,7 @@ from proofgrad.core.tensor.methods.linalg.steps_of_columns import (
     no_places,
     numbers,
     rows_at,
+    rows_in_order,
     sign_of,
 )
 
@@ -179,7 +180,7 @@ def eliminated_in_blocks(a: _T, b: _T) -> tuple[_T, _T, _T]:
         panel, places = eliminated_columns(panel, places, number * BLOCK, BLOCK, False)
         panel, places = panel.contiguous(), places.contiguous()
         order = rows_at(places, number * BLOCK + a._iota(BLOCK))
-        corners.append(_rows_in_order(panel, order))
+        corners.append(rows_in_order(panel, order).contiguous())
         rest, lines = _block_eliminated(rest, panel, corners[-1], places, order)
         found.append(lines)
     pivots = _diagonals(corners)._cut(a.ndim - 2, 0, size)
@@ -192,12 +193,6 @@ def eliminated_in_blocks(a: _T, b: _T) -> tuple[_T, _T, _T]:
     return solved_upper(upper, right)._cut(a.ndim - 2, 0, size), pivots, sign
 
 
-def _rows_in_order(x: _T, order: _T) -> _T:
-    """The rows of these numbers. Shapes: x (.., n, m), order (.., k), to which axes in front of x are added."""
-    shape = (*x.shape[:-2], order.shape[-1], x.shape[-1])
-    return take_along(x, order.unsqueeze(-1).expand(shape), x.ndim - 2).contiguous()
-
-
 def _block_eliminated(x: _T, panel: _T, corner: _T, places: _T, order: _T) -> tuple[_T, _T]:
     """What all columns are without the rows of a block, and those rows of U, of all columns.
 
@@ -206,7 +201,7 @@ def _block_eliminated(x: _T, panel: _T, corner: _T, places: _T, order: _T) -> tu
     rows, columns = x._iota(BLOCK).unsqueeze(-1), x._iota(BLOCK)
     unit = rows.eq(columns).where(1, (rows > columns).where(corner, 0)).contiguous()
     below = (places < 0).unsqueeze(-1).where(panel, 0).contiguous()
-    mine = product(inverse_of_lower(unit), _rows_in_order(x, order)).contiguous()
+    mine = product(inverse_of_lower(unit), rows_in_order(x, order).contiguous()).contiguous()
     return (x - product(below, mine)).contiguous(), mine
 
 

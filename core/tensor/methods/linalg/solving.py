@@ -14,7 +14,6 @@ from typing import TypeVar
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
 from proofgrad.core.tensor.methods.indexing import Indexing
-from proofgrad.core.tensor.methods.indexing.take import take_along
 from proofgrad.core.tensor.methods.linalg.blocks import (
     FEWEST_IN_BLOCKS,
     eliminated_in_blocks,
@@ -26,6 +25,7 @@ from proofgrad.core.tensor.methods.linalg.steps_of_columns import (
     factored_columns,
     no_places,
     rows_at,
+    rows_in_order,
     sign_of,
 )
 from proofgrad.core.tensor.methods.made_once import made_once
@@ -45,8 +45,7 @@ def eliminated(a: _T, b: _T) -> tuple[_T, _T, _T]:
     first = a._iota(1) * 0
     both, places = eliminated_columns(a.cat(b, dim=-1), no_places(a), first, size, True)
     order = rows_at(places, a._iota(size))
-    in_order = take_along(both, order.unsqueeze(-1).expand(both.shape), both.ndim - 2)
-    left, right = in_order.split([size, width], -1)
+    left, right = rows_in_order(both, order).split([size, width], -1)
     line = a._iota(size)
     pivots = line.unsqueeze(-1).eq(line).where(left, 0).sum(-1)
     return right / pivots.unsqueeze(-1), pivots, sign_of(places, a.dtype)

@@ -18,6 +18,7 @@ from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.tensor.data.arguments import Whole
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.methods.indexing import Indexing
+from proofgrad.core.tensor.methods.indexing.take import take_along
 
 _T = TypeVar("_T", bound=Indexing)
 # As many matrices as a vector has lanes lie side by side, if they have no more rows than that: more of them fill vectors as well.
@@ -71,6 +72,12 @@ def rows_at(places: _T, wanted: _T) -> _T:
     line = places._iota(places.shape[-1])
     is_there = places.unsqueeze(-2).eq(wanted.unsqueeze(-1))
     return is_there.where(line, 0).sum(-1, dtype=dtypes.int32).contiguous()
+
+
+def rows_in_order(x: _T, order: _T) -> _T:
+    """The rows of these numbers. Shapes: x (.., n, m), order (.., k), to which axes in front of x are added."""
+    shape = (*x.shape[:-2], order.shape[-1], x.shape[-1])
+    return take_along(x, order.unsqueeze(-1).expand(shape), x.ndim - 2)
 
 
 def sign_of(places: _T, dtype: DType) -> _T:
