@@ -151,3 +151,14 @@ def test_only_one_step_says_which_node_a_tensor_is() -> None:
         if re.search(r"\._uop( =[^=]|, \S+ =[^=])", path.read_text())
     }
     assert setters == {"base.py", "factories.py"}  # where it is of no parameter yet
+
+
+def test_no_two_files_of_tests_register_a_device_by_one_name() -> None:
+    """They run in one process in any order, and the first that opens it would decide for both."""
+    files: dict[str, set[str]] = {}
+    for path in Path(__file__).parent.rglob("*.py"):
+        if path.name != Path(__file__).name:
+            for name in re.findall(r'^ *Device\.register\(\s*"([^"]+)"', path.read_text(), re.M):
+                files.setdefault(name, set()).add(path.name)
+    assert len(files) > 10
+    assert not {name: where for name, where in files.items() if len(where) > 1}

@@ -226,8 +226,8 @@ def test_machine_that_rounds_products_before_it_adds_computes_functions_within_t
     class Apart(ReferenceBackend):
         target = replace(ReferenceBackend.target, calls_fma=True)
 
-    Device.register("APART", Apart)
-    (report,) = backend.run("APART", Options(), ["functions"])
+    Device.register("ROUNDED", Apart)
+    (report,) = backend.run("ROUNDED", Options(), ["functions"])
     assert (report.passed, report.failed) == (64, [])
 
 

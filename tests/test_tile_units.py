@@ -345,8 +345,8 @@ def test_columns_that_lie_along_the_sum_are_turned_around_in_words(
 def test_four_words_of_a_row_are_one_load_for_a_table_of_vnni(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    Device.register("WORDS", lambda: Absent("icelake-server"))
-    x, y = [Tensor(numbers(kind, 64, 64), device="WORDS").realize() for kind in BYTES[::-1]]
+    Device.register("ROWS OF WORDS", lambda: Absent("icelake-server"))
+    x, y = [Tensor(numbers(kind, 64, 64), device="ROWS OF WORDS").realize() for kind in BYTES[::-1]]
     capfd.readouterr()
     with Context(DEBUG=3, PLANS=0), schedule("matrices=1x1"), compile_only():
         x.matmul(y.T, dtype=dtypes.int32).realize()
