@@ -47,6 +47,15 @@ def cpu(name: str) -> Iterator[Any]:
             patch.setitem(Device._devices, "CPU", usual)
 
 
+@contextmanager
+def running(name: str) -> Iterator[Any]:
+    """The device of a processor, for who computes with it; where it cannot, the test is skipped."""
+    with cpu(name) as machine:
+        if isinstance(machine, AbsentCpu):
+            pytest.skip(f"no kernels for it run here: {machine.missing}")
+        yield machine
+
+
 def array(*shape: int, kind: type = np.float32) -> Any:
     drawn = np.random.default_rng(sum(shape)).standard_normal(shape)
     return (drawn if kind in (np.float32, np.float16) else drawn * 100).astype(kind)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tensors import assert_close, numbers
+from test_cpu_target import running
 
 from proofgrad import Tensor, TinyJit, dtypes, explain, schedule
 
@@ -125,11 +126,11 @@ def test_gradients_of_weights_of_few_channels(case: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["haswell", "x86-64-v2"])
-def test_other_processors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CPU_TARGET", name)
-    for rows, steps, columns in ((2, 335, 83), (3, 64, 40), (2, 7, 31)):
-        a, b = numbers(rows, steps), numbers(columns, steps)
-        assert_close(Tensor(a) @ Tensor(b).T, a @ b.T)
+def test_other_processors(name: str) -> None:
+    with running(name):
+        for rows, steps, columns in ((2, 335, 83), (3, 64, 40), (2, 7, 31)):
+            a, b = numbers(rows, steps), numbers(columns, steps)
+            assert_close(Tensor(a) @ Tensor(b).T, a @ b.T)
 
 
 def test_a_replay_multiplies_what_it_is_given() -> None:

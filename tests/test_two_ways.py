@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from test_cpu_target import running
 
 from proofgrad import Context, Tensor, nn
 from proofgrad.backends.llvm import printer_state
@@ -145,17 +146,15 @@ def test_choices_within_the_way_of_another_are_not_looked_at_one_by_one(
 
 @pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])
 @pytest.mark.parametrize("size", [1, 5, 16, 67])
-def test_logarithms_of_all_numbers_beside_each_other(
-    processor: str, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CPU_TARGET", processor)
-    rng = np.random.default_rng(size)
-    usual = 2.0 ** rng.uniform(-126, 128, size)
-    for values in (usual, np.resize([*EDGES, *usual], size), -usual):
-        x = values.astype(np.float32)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            exact = np.log2(x.astype(float)).astype(np.float32)
-        np.testing.assert_array_max_ulp(Tensor(x).log2().numpy(), exact, 1)
+def test_logarithms_of_all_numbers_beside_each_other(processor: str, size: int) -> None:
+    with running(processor):
+        rng = np.random.default_rng(size)
+        usual = 2.0 ** rng.uniform(-126, 128, size)
+        for values in (usual, np.resize([*EDGES, *usual], size), -usual):
+            x = values.astype(np.float32)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                exact = np.log2(x.astype(float)).astype(np.float32)
+            np.testing.assert_array_max_ulp(Tensor(x).log2().numpy(), exact, 1)
 
 
 def test_what_others_need_is_no_part_of_a_way() -> None:
@@ -179,23 +178,23 @@ def test_of_two_ways_that_share_nodes_the_longer_has_the_branch() -> None:
 
 @pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])
 @pytest.mark.parametrize("size", [1, 5, 16, 67])
-def test_values(processor: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values(processor: str, size: int) -> None:
     """Lanes of both ways beside each other, and vectors of one alone."""
-    monkeypatch.setenv("CPU_TARGET", processor)
-    rng = np.random.default_rng(size)
-    near, far = rng.normal(size=size) * 100, rng.normal(size=size) * 1e9
-    mixed = np.where(rng.random(size) < 0.5, near, far)
-    for values in (near, far, mixed, np.resize(EDGES, size)):
-        x = values.astype(np.float32)
-        with np.errstate(invalid="ignore"):
-            sine, cosine = np.sin(x.astype(float)), np.cos(x.astype(float))
-        for found, exact in ((Tensor(x).sin(), sine), (Tensor(x).cos(), cosine)):
-            np.testing.assert_array_almost_equal_nulp(
-                found.numpy()[~np.isnan(exact)], exact[~np.isnan(exact)].astype(np.float32), 1
-            )
-            assert (np.isnan(found.numpy()) == np.isnan(exact)).all()
-        both = (Tensor(x).sin() + Tensor(x).cos() * 2).numpy()
-        np.testing.assert_allclose(both, sine + 2 * cosine, rtol=1e-6, atol=1e-6)
+    with running(processor):
+        rng = np.random.default_rng(size)
+        near, far = rng.normal(size=size) * 100, rng.normal(size=size) * 1e9
+        mixed = np.where(rng.random(size) < 0.5, near, far)
+        for values in (near, far, mixed, np.resize(EDGES, size)):
+            x = values.astype(np.float32)
+            with np.errstate(invalid="ignore"):
+                sine, cosine = np.sin(x.astype(float)), np.cos(x.astype(float))
+            for found, exact in ((Tensor(x).sin(), sine), (Tensor(x).cos(), cosine)):
+                np.testing.assert_array_almost_equal_nulp(
+                    found.numpy()[~np.isnan(exact)], exact[~np.isnan(exact)].astype(np.float32), 1
+                )
+                assert (np.isnan(found.numpy()) == np.isnan(exact)).all()
+            both = (Tensor(x).sin() + Tensor(x).cos() * 2).numpy()
+            np.testing.assert_allclose(both, sine + 2 * cosine, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("negated", [False, True])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from test_cpu_target import running
 from test_gathers import text_of
 
 from proofgrad import Tensor
@@ -41,42 +42,51 @@ def test_more_than_one_step_of_a_division_is_behind_a_branch(kind: str) -> None:
 @pytest.mark.parametrize("name", NEAR)
 @pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])
 def test_angles_where_the_ways_meet_and_beside_quarter_turns(
-    name: str, kind: str, processor: str, monkeypatch: pytest.MonkeyPatch
+    name: str, kind: str, processor: str
 ) -> None:
-    monkeypatch.setenv("CPU_TARGET", processor)
-    end = np.array(NEAR[name][FLOATS.index(kind)], kind)
-    around = [end, np.nextafter(end, np.array(0, kind)), np.nextafter(end, np.array(np.inf, kind))]
-    quarters = (np.arange(2000) * (np.pi / 2)).astype(kind)
-    edges = np.array([0.0, -0.0, np.finfo(kind).smallest_subnormal, np.finfo(kind).max], kind)
-    x = np.concatenate([around, quarters, edges]).astype(kind)
-    x = np.concatenate([x, -x])
-    wide: Callable[[np.ndarray], np.ndarray] = getattr(np, name)
-    exact = wide(x.astype(np.longdouble)).astype(kind)
-    found = getattr(Tensor(x), name)().numpy()
-    np.testing.assert_array_max_ulp(found, exact, 3)
-    assert (np.signbit(found) == np.signbit(exact)).all()
-    nothing = np.array([np.inf, -np.inf, np.nan, 1.0], kind)
-    assert np.isnan(getattr(Tensor(nothing), name)().numpy()).tolist() == [True, True, True, False]
+    with running(processor):
+        end = np.array(NEAR[name][FLOATS.index(kind)], kind)
+        around = [
+            end,
+            np.nextafter(end, np.array(0, kind)),
+            np.nextafter(end, np.array(np.inf, kind)),
+        ]
+        quarters = (np.arange(2000) * (np.pi / 2)).astype(kind)
+        edges = np.array([0.0, -0.0, np.finfo(kind).smallest_subnormal, np.finfo(kind).max], kind)
+        x = np.concatenate([around, quarters, edges]).astype(kind)
+        x = np.concatenate([x, -x])
+        wide: Callable[[np.ndarray], np.ndarray] = getattr(np, name)
+        exact = wide(x.astype(np.longdouble)).astype(kind)
+        found = getattr(Tensor(x), name)().numpy()
+        np.testing.assert_array_max_ulp(found, exact, 3)
+        assert (np.signbit(found) == np.signbit(exact)).all()
+        nothing = np.array([np.inf, -np.inf, np.nan, 1.0], kind)
+        assert np.isnan(getattr(Tensor(nothing), name)().numpy()).tolist() == [
+            True,
+            True,
+            True,
+            False,
+        ]
 
 
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("processor", ["native", "haswell", "x86-64-v2"])
-def test_remainders_where_the_ways_meet(
-    kind: str, processor: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CPU_TARGET", processor)
-    rng, end = np.random.default_rng(0), STEPS[kind]
-    divisors = np.concatenate([rng.random(50) + 0.5, [1.0, 3.0, 1e-300, np.inf, 0.0, np.nan]])
-    y = np.concatenate([divisors, -divisors]).astype(kind)
-    factors = np.array([0.25, 0.75, 1, 1.5, 2.5, end / 2, end - 1, end, end + 2, end * 8, np.inf])
-    with np.errstate(all="ignore"):
-        x = (factors.astype(kind)[:, None] * y).ravel()
-        y = np.tile(y, len(factors))
-        wanted = np.fmod(x, y)
-    found = Tensor(x).fmod(Tensor(y)).numpy()
-    np.testing.assert_array_equal(found, wanted)
-    given = ~np.isnan(wanted)
-    assert (np.signbit(found) == np.signbit(wanted))[given].all()
+def test_remainders_where_the_ways_meet(kind: str, processor: str) -> None:
+    with running(processor):
+        rng, end = np.random.default_rng(0), STEPS[kind]
+        divisors = np.concatenate([rng.random(50) + 0.5, [1.0, 3.0, 1e-300, np.inf, 0.0, np.nan]])
+        y = np.concatenate([divisors, -divisors]).astype(kind)
+        factors = np.array(
+            [0.25, 0.75, 1, 1.5, 2.5, end / 2, end - 1, end, end + 2, end * 8, np.inf]
+        )
+        with np.errstate(all="ignore"):
+            x = (factors.astype(kind)[:, None] * y).ravel()
+            y = np.tile(y, len(factors))
+            wanted = np.fmod(x, y)
+        found = Tensor(x).fmod(Tensor(y)).numpy()
+        np.testing.assert_array_equal(found, wanted)
+        given = ~np.isnan(wanted)
+        assert (np.signbit(found) == np.signbit(wanted))[given].all()
 
 
 def test_gelu_keeps_its_ends() -> None:
