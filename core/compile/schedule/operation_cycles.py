@@ -26,3 +26,8 @@ DIVISION_CYCLES = 8 * SHORT_CYCLES
 MEMORY_CYCLES = 1.5
 # Operations that take longer than to keep their results in memory.
 COSTLY = frozenset([op for op, cycles in OPERATION_CYCLES.items() if cycles > MEMORY_CYCLES])
+
+
+def share_of_one_element(op: Ops) -> float:
+    """Of the cycles of a vector: a function of the table is as many instructions for one element as for all of them."""
+    return OF_ONE_ELEMENT.get(op, 1 if op in OPERATION_CYCLES else SHORT_OF_ONE_ELEMENT)

@@ -24,10 +24,9 @@ from proofgrad.core.compile.schedule.copies import (
 )
 from proofgrad.core.compile.schedule.operation_cycles import (
     COSTLY,
-    OF_ONE_ELEMENT,
     OPERATION_CYCLES,
     SHORT_CYCLES,
-    SHORT_OF_ONE_ELEMENT,
+    share_of_one_element,
 )
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import LOAD, PARAM, RANGE, REDUCE, STORE
@@ -168,7 +167,7 @@ def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
             cycles += times(changing.union(node.src[1:])) * SHORT_CYCLES
         elif node.op in ELEMENTWISE and node.dtype is not dtypes.index:
             each = OPERATION_CYCLES.get(node.op, SHORT_CYCLES)
-            each *= 1 if loop in changing else OF_ONE_ELEMENT.get(node.op, SHORT_OF_ONE_ELEMENT)
+            each *= 1 if loop in changing else share_of_one_element(node.op)
             cycles += times(changing) * each
     return cycles
 
