@@ -200,3 +200,24 @@ def test_a_table_of_weights_is_read_along_memory(monkeypatch: pytest.MonkeyPatch
         image, weights = Tensor.empty(64, 64, 7, 7).realize(), Tensor.empty(64, 64, 3, 3).realize()
         said = explain(image.conv2d(weights, padding=1))
     assert "stage operands: steps stage 1, merge 2, reorder 1, split 1" in said
+
+
+def test_of_two_loops_of_four_in_each_other_one_alone_is_read_along_memory() -> None:
+    """Each factor lies along another loop: what is read once of the inner loop is no row of the outer one."""
+    one, other, third = numbers(4, 4, 8), numbers(4, 4, seed=1), numbers(4, seed=2)
+    wanted = (one[:, :, 4:] * other[:, :, None] * third[:, None, None]).swapaxes(1, 2)
+    x, y, z = [Tensor(each).realize() for each in (one, other, third)]
+    product = x[:, :, 4:] * y.reshape(4, 4, 1) * z.reshape(4, 1, 1)
+    with schedule("vectors=0x4x1"):
+        np.testing.assert_allclose(product.transpose(1, 2).contiguous().numpy(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 7, 16])
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_a_determinant_times_a_transposed_inverse_is_right(batch: int, size: int) -> None:
+    matrices = numbers(batch, size, size) + 3 * np.eye(size, dtype="float32")
+    x = Tensor(matrices).realize()
+    found = x.det().reshape(batch, 1, 1) * x.inverse().transpose(-2, -1)
+    exact = matrices.astype("float64")
+    wanted = np.linalg.det(exact)[:, None, None] * np.linalg.inv(exact).swapaxes(1, 2)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-3)

@@ -51,12 +51,18 @@ class Masks(NamedTuple):
 
 
 def transposed_loads(linear: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp, TransposedLoad]]:
-    """The loops of four steps, each with the nodes inside, and the LOADs in them that are read along their rows."""
+    """The loops of four steps, each with the nodes inside, and the LOADs in them that are read along their rows.
+
+    A loop inside of such a loop is none: a LOAD that steps along it alone has no rows along the one around.
+    """
     loops: dict[UOp, tuple[UOp, ...]] = {}
     loads: dict[UOp, TransposedLoad] = {}
     written = {n.src[0].src[0] for n in linear.src if n.op is STORE}
+    taken = set[UOp]()
     for at, loop in enumerate(linear.src):
-        if loop.op is not RANGE or not is_short(loop, STEPS) or loop.src[0].arg != STEPS:
+        if loop.op is not RANGE or loop in taken:
+            continue
+        if not is_short(loop, STEPS) or loop.src[0].arg != STEPS:
             continue
         inside = inside_of(linear, at)
         if not all([_is_of_copies(node) for node in inside]):
@@ -68,6 +74,7 @@ def transposed_loads(linear: UOp) -> tuple[dict[UOp, tuple[UOp, ...]], dict[UOp,
         if found:
             loops[loop] = inside
             loads |= found
+            taken.update(inside)
     return loops, loads
 
 
