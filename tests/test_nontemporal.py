@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from linear_kernels import pack, run
@@ -75,6 +77,30 @@ def test_a_line_that_a_mask_turns_off_as_a_whole_is_stored_past_the_caches() -> 
 def test_other_stores_go_to_the_cache(program: UOp, least_bytes: int | None) -> None:
     text = text_of(program, least_bytes)
     assert "nontemporal" not in text and "fence" not in text
+
+
+@pytest.mark.parametrize(("step", "is_past"), [(16, False), (48, True)])
+def test_a_shorter_result_is_stored_past_the_caches_if_not_in_the_order_of_memory(
+    step: int, is_past: bool
+) -> None:
+    dialect = Dialect()
+    dialect.nontemporal_bytes = 1 << 20
+    dialect.target = replace(dialect.target, past_caches_crossed_bytes=1 << 8)
+    text = emit(in_rows(64, (0,), lanes=16, step=step), "kernel", dialect).text
+    assert ("nontemporal" in text) is is_past
+
+
+def test_lines_before_the_end_of_a_result_are_stored_past_the_caches() -> None:
+    step, length = loop(5), COUNT + 3
+    first = step * number(16)
+    along = UOp(Ops.CONST, first.dtype.vec(16), (), tuple(range(16)))
+    starts, limit = [UOp(Ops.BROADCAST, along.dtype, (x,)) for x in (first, number(length))]
+    is_inside = UOp(Ops.CMPLT, dtypes.bool.vec(16), (along + starts, limit))
+    value = load(position(param(1, FLOAT, length), first, is_inside), 16)
+    into = position(param(0, FLOAT, length), first, is_inside)
+    text = text_of(in_order(store(into, value), end(step)))
+    assert text.count("!nontemporal !0") == 1
+    assert text.count("  store ") > 1  # the three of the last line
 
 
 def test_what_the_kernel_reads_goes_to_the_cache() -> None:

@@ -66,6 +66,13 @@ def test_rows_between_lines_are_written_in_three_parts() -> None:
     assert len(names.split(", ")) == 3
 
 
+@pytest.mark.heuristics
+def test_rows_whose_lines_evict_each_other_are_written_as_they_are() -> None:
+    x = Tensor(numbers((131, 2048), "float32")).realize()
+    (names,) = re.findall(r"^kernel 1: (.+) on ", explain(x.permute(1, 0).contiguous()), re.M)
+    assert len(names.split(", ")) == 1
+
+
 def test_parts_are_proved(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

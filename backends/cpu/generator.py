@@ -71,6 +71,7 @@ class Generator(Backend):
             page_bytes=memory.page_bytes,
             core=memory.core,
             past_caches_bytes=memory.caches_of_a_result * memory.cache_bytes,
+            past_caches_crossed_bytes=memory.caches_of_a_crossed_result * memory.cache_bytes,
             scratch_bytes=memory.cache_bytes // 2,
             threads=threads or memory.cores or 1,
             index_dtype=dtypes.int64,

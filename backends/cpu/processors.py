@@ -57,9 +57,13 @@ class Memory:
     # Results of so many second caches go past all caches: a core's share of the last one holds no more. (What a machine says
     # of its last cache does not help: virtual ones name that of all their neighbours.)
     # Measured (2 MB of cache): from 8 MB on a copy, or a chain of kernels, gains a fifth and more, and one with a sum at the end
-    # loses nothing; of 4 MB the sum loses a fifth. Zen 4 (1 MB): of 8 MB a copy loses a fifth, of 17 to 34 it gains or loses, of 67 it gains
-    # 1.2 to 1.5 times, of 135 1.4 times.
+    # loses nothing; of 4 MB the sum loses a fifth. Zen 4 (1 MB): of 8 MB a copy loses a fifth, of 24 MB it gains 1.2 to 1.4 times
+    # and one with a sum at the end loses a twentieth, of 48 and more all gain.
     caches_of_a_result: int = 4
+    # The same of a result that is not written in the order of memory, as a transposed one: of each line that goes to a cache the
+    # processor reads first what was there, and foresees none. Zen 4: of 8 MB it gains on one core and loses on two, with a sum
+    # at the end; of 16 MB it gains 1.6 to 2 times.
+    caches_of_a_crossed_result: int = 4
 
     def as_used(self, vector_bytes: int, vectors_that_mask: int) -> Memory:
         """The processor where vectors are so long, and so many registers of them hold masks of lanes; 0: masks have their own."""
@@ -127,7 +131,7 @@ KNOWN: dict[str, Memory] = {
     "znver4": Memory(_SMALL, 1 << 20, cores=16, core=Core(
         unit_bytes=32, translated_pages=72, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER, memory_bytes_a_cycle=12.0,
         memory_line_cycles=20.0, foreseen_pages=_ZEN_PAGES, foreseen_beyond_pages=True, copy_cycles=1.1, copy_apart_cycles=2.0),
-        caches_of_a_result=64),
+        caches_of_a_result=24, caches_of_a_crossed_result=15),
     # Ryzen 9 9950X
     "znver5": Memory(FirstCache(), 1 << 20, cores=16, core=Core(
         translated_pages=96, masked_store_cycles=_ZEN, gather_cycles=_ZEN3_GATHER, foreseen_pages=_ZEN_PAGES)),

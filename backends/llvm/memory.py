@@ -354,8 +354,14 @@ def _pointers_code(writer: Writer, dtype: DType) -> str:
 
 
 def write_nontemporal_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
-    """Store whole lines of memory, or half of one, past the caches, if the mask of all lanes is on; the module has `NONTEMPORAL`."""
-    if position.mask is not None:
+    """Store whole lines of memory, or half of one, past the caches, if the mask of all lanes is on; the module has `NONTEMPORAL`.
+
+    What lanes are left out of goes to the caches.
+    """
+    if position.mask is not None and position.mask_lanes > 1:
+        if len(position.known) != position.mask_lanes or not all(position.known):
+            return write_store(writer, position, dtype, value)
+    elif position.mask is not None:
         return _store_if(writer, position, dtype, value, write_nontemporal_store)
     align = min(LINE_BYTES, dtype.lanes * dtype.itemsize)
     target = f"{writer.dialect.pointer} {position.address}, align {align}{MARK}"

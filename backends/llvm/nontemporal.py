@@ -39,26 +39,34 @@ def stored_in_caches(text: str) -> str:
     return text.replace(MARK, "").replace(FENCE, "")
 
 
-def nontemporal_stores(linear: UOp, least_bytes: int | None, target: Target) -> frozenset[UOp]:
-    """The STOREs of whole lines to buffers of so many bytes that the program does not read, if it moves twice as many."""
+def nontemporal_stores(
+    linear: UOp, least_bytes: int | None, target: Target, whole: frozenset[UOp] = frozenset()
+) -> frozenset[UOp]:
+    """The STOREs of whole lines to buffers of so many bytes that the program does not read, if it moves twice as many.
+
+    `whole`: masks that hold but for what ends a row, which is stored as usual.
+    """
     if least_bytes is None:
         return frozenset()
     memories = [node for node in linear.src if node.op is PARAM]
-    long = {node for node in memories if _nbytes(node) >= least_bytes}
+    moved = sum(map(_nbytes, memories))
+    crossed_bytes = min(least_bytes, target.past_caches_crossed_bytes or least_bytes)
+    long = {node for node in memories if _nbytes(node) >= crossed_bytes}
     # What is filled, and not read, leaves the caches to the result (measured: 34 MB are filled in 0.55 ms, past the caches in 0.89).
-    if not long or sum(map(_nbytes, memories)) < 2 * least_bytes:
+    if not long or moved < 2 * crossed_bytes:
         return frozenset()
     long -= {node.src[0].src[0] for node in linear.src if node.op is LOAD}
     stores = [node for node in linear.src if node.op is STORE]
-    plain = [s for s in stores if s.src[0].src[0] in long and _is_plain(s)]
+    plain = [s for s in stores if s.src[0].src[0] in long and _is_plain(s, whole)]
     around = loops_around(linear) if plain else {}
-    whole = [s for s in plain if _is_whole_lines(s)]
-    whole += _in_a_row([s for s in plain if 2 * _nbytes_of(s) == LINE_BYTES], around)
+    plain = _long_enough(plain, around, moved, least_bytes, crossed_bytes)
+    lines = [s for s in plain if _is_whole_lines(s)]
+    lines += _in_a_row([s for s in plain if 2 * _nbytes_of(s) == LINE_BYTES], around)
     tiles = Counter[Loops]()
-    for store in whole:
+    for store in lines:
         tiles[around[store]] += _bytes_moved(store.src[1].dtype)
     past = {loops for loops, n in tiles.items() if _bytes_read_again(loops, around, target) < n}
-    return frozenset([s for s in whole if around[s] in past])
+    return frozenset([s for s in lines if around[s] in past])
 
 
 def _bytes_read_again(loops: Loops, around: dict[UOp, Loops], target: Target) -> int:
@@ -84,11 +92,28 @@ def _nbytes(buffer: UOp) -> int:
     return int(buffer.arg[1] * buffer.dtype.itemsize)
 
 
-def _is_plain(store: UOp) -> bool:
-    """Whether lanes lie side by side, and one truth turns off all of them."""
+def _is_plain(store: UOp, whole: frozenset[UOp]) -> bool:
+    """Whether lanes lie side by side, and one truth turns off all of them but where a row ends."""
     position, value = store.src[:2]
-    is_in_lanes = any([n.dtype.lanes > 1 for n in position.src[1:]])
+    is_in_lanes = any([n.dtype.lanes > 1 for n in position.src[1:] if n not in whole])
     return not is_in_lanes and not value.dtype.is_bool
+
+
+def _long_enough(
+    stores: list[UOp], around: dict[UOp, Loops], moved: int, least_bytes: int, crossed_bytes: int
+) -> list[UOp]:
+    """The stores of results so long as those must be that are written in the order of memory, or in another one."""
+    written = Counter[tuple[UOp, Loops]]()  # elements of an iteration of the innermost loop
+    for store in stores:
+        written[store.src[0].src[0], around[store]] += store.src[1].dtype.lanes
+    found: list[UOp] = []
+    for store in stores:
+        (memory, index, *_), loops = store.src[0].src, around[store]
+        goes_on = not loops or coefficient(index, loops[-1]) == written[memory, loops]
+        least = least_bytes if goes_on else crossed_bytes
+        if _nbytes(memory) >= least and moved >= 2 * least:
+            found.append(store)
+    return found
 
 
 def _nbytes_of(store: UOp) -> int:
@@ -105,7 +130,8 @@ def _in_a_row(stores: list[UOp], around: dict[UOp, Loops]) -> list[UOp]:
     rows = defaultdict[tuple[UOp, UOp, Loops], dict[int, UOp]](dict)
     for store in stores:
         lanes, (memory, index, *masks) = store.src[1].dtype.lanes, store.src[0].src
-        if not masks and around[store] and _is_multiple(index, lanes):
+        is_left_out = any([mask.dtype.lanes == 1 for mask in masks])
+        if not is_left_out and around[store] and _is_multiple(index, lanes):
             first, offset = index.src if index.op is ADD else (index, None)
             if offset is None or offset.op is not CONST:
                 first, offset = index, None

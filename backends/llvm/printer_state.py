@@ -87,19 +87,22 @@ class PrinterState(ABC):
         self.linear = linear
         self.rounded = rounded_by_products(linear)
         self.carried = carried_accumulators(linear)
-        self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes, dialect.target)
+        is_peeled = not dialect.target.work_items
+        self.peeled = peeled(linear) if is_peeled else {}
+        whole = frozenset().union(*self.peeled.values())
+        self.nontemporal = nontemporal_stores(
+            linear, dialect.nontemporal_bytes, dialect.target, whole
+        )
         self.ahead = (
             prefetched(linear, dialect.target, self.nontemporal) if dialect.has_prefetch else {}
         )
         self.skipped = skipped(linear)
         is_shared_out = dialect.target.work_items
         self.truths_of_all = frozenset[UOp]() if is_shared_out else truths_of_all(linear)
-        is_peeled = not dialect.target.work_items
         asks_loads = is_peeled and masks_are_vectors(dialect.target)
         self.unswitched = unswitched(linear, self.skipped, asks_loads)
         self.masks = masks_of_lanes(linear) if asks_loads else frozenset[UOp]()
         self.whole_choices = whole_choices(linear) if asks_loads else {}
-        self.peeled = peeled(linear) if is_peeled else {}
         self.growing = growing_masks(linear) if is_peeled else {}
         self.at_last: dict[UOp, int] = {}  # the loop of which the last iteration is written
         self.known_masks: dict[tuple[UOp, ...], tuple[bool | None, ...]] = {}  # in that iteration

@@ -91,6 +91,9 @@ class Target:
     page_bytes: int = PAGE_BYTES  # of memory that a processor foresees the reading of
     core: Core = Core()
     past_caches_bytes: int = 0  # of results that are stored past the caches, at least; 0: none are
+    past_caches_crossed_bytes: int = (
+        0  # the same of those that are not written in the order of memory; 0: no less
+    )
     scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected

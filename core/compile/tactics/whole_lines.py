@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from proofgrad.core.compile.machine.machine import LINE_BYTES, FirstCache
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import (
     BINDERS,
@@ -23,6 +24,7 @@ from proofgrad.core.compile.nests.loops import (
 )
 from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.cache_sets import rows_that_stay
 from proofgrad.core.compile.steps.align import align
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reorder import reorder
@@ -44,11 +46,17 @@ class _Rows(NamedTuple):
 
 def write_whole_lines(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """The first line of all rows, the lines between, and the last ones, where rows begin inside of lines."""
-    rows = _rows(nest, context.target)
+    target = context.target
+    rows = _rows(nest, target)
     if rows is None:
         return nest
     size = size_of(rows.loop)
-    if (along := _loop_that_reads_lines(nest.graph, rows.loop)) is not None:
+    along = _loop_that_reads_lines(nest.graph, rows.loop)
+    if along is None and _nbytes(nest.graph) < target.past_caches_bytes:
+        return nest
+    if along is not None:
+        if not _lines_stay(nest.graph, rows, target.first_cache):
+            return nest
         made = fresh_number(nest.graph)
         nest = reorder(nest, along, made)
         start = rows.start.substitute({along: along.replace(arg=(made, along.arg[1]))})
@@ -68,14 +76,32 @@ def _loop_that_reads_lines(graph: UOp, rows: UOp) -> UOp | None:
     return loops[-1] if apart and loops else None
 
 
+def _lines_stay(graph: UOp, rows: _Rows, cache: FirstCache) -> bool:
+    """Whether lines that are read of as many rows as a line of results touches stay in the first cache until all of each is used."""
+    loads = [n for n in toposort((graph,)) if n.op is Ops.LOAD]
+    steps = [(coefficient(n.src[0].src[1], rows.loop) or 0, n.dtype.itemsize) for n in loads]
+    apart = [abs(step) * size for step, size in steps if abs(step) * size > LINE_BYTES]
+    most = 2 * rows.line
+    return all([rows_that_stay(nbytes, most, cache) == most for nbytes in apart])
+
+
+def _nbytes(graph: UOp) -> int:
+    """Of the result."""
+    memory = graph.src[0].src[0].src[0]
+    return int(memory.arg[1] * memory.dtype.itemsize)
+
+
 def _rows(nest: LoopNest, target: Target) -> _Rows | None:
     """The rows of a long result that begin inside of lines; None if they do not, or vectors do not fill lines."""
     graph, store = nest.graph, nest.graph.src[0]
     memory, position, *masks = store.src[0].src
-    least = target.past_caches_bytes
-    if not least or len(graph.src) > 1 or len(store.src) > 2 or masks:
+    if not target.past_caches_bytes or len(graph.src) > 1 or len(store.src) > 2 or masks:
         return None
-    if memory.arg[1] * memory.dtype.itemsize < least or memory.dtype.is_bool:
+    least = target.past_caches_bytes
+    if (
+        _nbytes(graph) < min(least, target.past_caches_crossed_bytes or least)
+        or memory.dtype.is_bool
+    ):
         return None
     nodes, loops = toposort((graph,)), output_loops(graph)
     is_read = any([n.op is Ops.LOAD and n.src[0].src[0] is memory for n in nodes])
