@@ -28,13 +28,13 @@ COUNT = 64
 def nontemporal() -> CpuBackend:
     """This host, as if its caches held nothing."""
     opened = backend()
-    opened.dialect.nontemporal_bytes = 1
+    opened.dialect.target = replace(opened.dialect.target, past_caches_bytes=1)
     return opened
 
 
-def text_of(program: UOp, least_bytes: int | None = 1) -> str:
+def text_of(program: UOp, least_bytes: int = 1) -> str:
     dialect = Dialect()
-    dialect.nontemporal_bytes = least_bytes
+    dialect.target = replace(dialect.target, past_caches_bytes=least_bytes)
     return emit(program, "kernel", dialect).text
 
 
@@ -65,7 +65,7 @@ def test_a_line_that_a_mask_turns_off_as_a_whole_is_stored_past_the_caches() -> 
 @pytest.mark.parametrize(
     ("program", "least_bytes"),
     [
-        (doubled(), None),
+        (doubled(), 0),
         (doubled(), 4 * COUNT + 1),
         (doubled(lanes=8), 1),
         (doubled(offset=1), 1),
@@ -74,7 +74,7 @@ def test_a_line_that_a_mask_turns_off_as_a_whole_is_stored_past_the_caches() -> 
     ],
     ids=["never", "short", "half a line", "between lines", "bools", "a mask in lanes"],
 )
-def test_other_stores_go_to_the_cache(program: UOp, least_bytes: int | None) -> None:
+def test_other_stores_go_to_the_cache(program: UOp, least_bytes: int) -> None:
     text = text_of(program, least_bytes)
     assert "nontemporal" not in text and "fence" not in text
 
@@ -84,8 +84,9 @@ def test_a_shorter_result_is_stored_past_the_caches_if_not_in_the_order_of_memor
     step: int, is_past: bool
 ) -> None:
     dialect = Dialect()
-    dialect.nontemporal_bytes = 1 << 20
-    dialect.target = replace(dialect.target, past_caches_crossed_bytes=1 << 8)
+    dialect.target = replace(
+        dialect.target, past_caches_bytes=1 << 20, past_caches_crossed_bytes=1 << 8
+    )
     text = emit(in_rows(64, (0,), lanes=16, step=step), "kernel", dialect).text
     assert ("nontemporal" in text) is is_past
 
@@ -170,7 +171,8 @@ def test_tensors_stored_past_the_caches_have_the_same_values(
 
     compiler().forget()
     expected = results()
-    monkeypatch.setattr(Device["CPU"].dialect, "nontemporal_bytes", 1)
+    dialect = Device["CPU"].dialect
+    monkeypatch.setattr(dialect, "target", replace(dialect.target, past_caches_bytes=1))
     compiler().forget()
     monkeypatch.setenv("PLANS", "0")
     for found, usual in zip(results(), expected):

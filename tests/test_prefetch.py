@@ -298,7 +298,7 @@ def test_a_tile_that_reads_less_from_the_second_cache_than_it_stores_stores_past
 ) -> None:
     """Of 4096 x 3 by 3 x 1024 the first cache has the columns; of the others each tile takes them from the second one."""
     *_, tile = linears(*sizes)
-    past = nontemporal_stores(tile, 1, AVX512)
+    past = nontemporal_stores(tile, replace(AVX512, past_caches_bytes=1), frozenset())
     assert bool(past) == (sizes[1] == 3)
 
 

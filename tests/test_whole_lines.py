@@ -20,7 +20,6 @@ def past_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     target = replace(opened.target, past_caches_bytes=1, vector_bytes=64)
     monkeypatch.setattr(opened, "target", target)
     monkeypatch.setattr(opened.dialect, "target", target)
-    monkeypatch.setattr(opened.dialect, "nontemporal_bytes", 1)
     monkeypatch.setenv("PLANS", "0")
     compiler().forget()
     yield

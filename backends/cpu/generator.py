@@ -82,7 +82,6 @@ class Generator(Backend):
             matrix_units=units,
             runs=runs,
         )
-        dialect.nontemporal_bytes = self.target.past_caches_bytes
 
     def emit(self, linear: UOp, name: str) -> Source:
         from proofgrad.backends.llvm.emit import emit  # the printer, which a kept plan needs not

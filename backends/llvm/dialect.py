@@ -77,8 +77,7 @@ class Dialect:
     )
     has_fma = True
     has_prefetch = True
-    nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
-    target = Target("llvm")  # its caches: what is asked for ahead of its use
+    target = Target("llvm")  # its caches: what is asked for ahead of its use, and what passes them
     gathers = (
         False  # one instruction reads lanes that lie apart, sooner than they are read one by one
     )

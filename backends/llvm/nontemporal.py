@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from itertools import takewhile
 from math import prod
 
-from proofgrad.backends.llvm.prefetch_tiles import Loops, loops_around
+from proofgrad.backends.llvm.prefetch_tiles import Loops, bytes_of, loops_around
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import is_fixed, size_of
@@ -39,27 +39,25 @@ def stored_in_caches(text: str) -> str:
     return text.replace(MARK, "").replace(FENCE, "")
 
 
-def nontemporal_stores(
-    linear: UOp, least_bytes: int | None, target: Target, whole: frozenset[UOp] = frozenset()
-) -> frozenset[UOp]:
-    """The STOREs of whole lines to buffers of so many bytes that the program does not read, if it moves twice as many.
+def nontemporal_stores(linear: UOp, target: Target, whole: frozenset[UOp]) -> frozenset[UOp]:
+    """The STOREs of whole lines to long buffers that the program does not read, if it moves twice as many bytes as make them long.
 
     `whole`: masks that hold but for what ends a row, which is stored as usual.
     """
-    if least_bytes is None:
+    if not target.past_caches_bytes:
         return frozenset()
+    least = target.least_past_caches_bytes
     memories = [node for node in linear.src if node.op is PARAM]
-    moved = sum(map(_nbytes, memories))
-    crossed_bytes = min(least_bytes, target.past_caches_crossed_bytes or least_bytes)
-    long = {node for node in memories if _nbytes(node) >= crossed_bytes}
+    moved = sum(map(bytes_of, memories))
+    long = {node for node in memories if bytes_of(node) >= least}
     # What is filled, and not read, leaves the caches to the result (measured: 34 MB are filled in 0.55 ms, past the caches in 0.89).
-    if not long or moved < 2 * crossed_bytes:
+    if not long or moved < 2 * least:
         return frozenset()
     long -= {node.src[0].src[0] for node in linear.src if node.op is LOAD}
     stores = [node for node in linear.src if node.op is STORE]
     plain = [s for s in stores if s.src[0].src[0] in long and _is_plain(s, whole)]
     around = loops_around(linear) if plain else {}
-    plain = _long_enough(plain, around, moved, least_bytes, crossed_bytes)
+    plain = _long_enough(plain, around, moved, target)
     lines = [s for s in plain if _is_whole_lines(s)]
     lines += _in_a_row([s for s in plain if 2 * _nbytes_of(s) == LINE_BYTES], around)
     tiles = Counter[Loops]()
@@ -88,10 +86,6 @@ def _bytes_moved(dtype: DType) -> int:
     return dtype.lanes * dtype.itemsize
 
 
-def _nbytes(buffer: UOp) -> int:
-    return int(buffer.arg[1] * buffer.dtype.itemsize)
-
-
 def _is_plain(store: UOp, whole: frozenset[UOp]) -> bool:
     """Whether lanes lie side by side, and one truth turns off all of them but where a row ends."""
     position, value = store.src[:2]
@@ -100,7 +94,7 @@ def _is_plain(store: UOp, whole: frozenset[UOp]) -> bool:
 
 
 def _long_enough(
-    stores: list[UOp], around: dict[UOp, Loops], moved: int, least_bytes: int, crossed_bytes: int
+    stores: list[UOp], around: dict[UOp, Loops], moved: int, target: Target
 ) -> list[UOp]:
     """The stores of results so long as those must be that are written in the order of memory, or in another one."""
     written = Counter[tuple[UOp, Loops]]()  # elements of an iteration of the innermost loop
@@ -110,8 +104,8 @@ def _long_enough(
     for store in stores:
         (memory, index, *_), loops = store.src[0].src, around[store]
         goes_on = not loops or coefficient(index, loops[-1]) == written[memory, loops]
-        least = least_bytes if goes_on else crossed_bytes
-        if _nbytes(memory) >= least and moved >= 2 * least:
+        least = target.past_caches_bytes if goes_on else target.least_past_caches_bytes
+        if bytes_of(memory) >= least and moved >= 2 * least:
             found.append(store)
     return found
 

@@ -90,9 +90,7 @@ class PrinterState(ABC):
         is_peeled = not dialect.target.work_items
         self.peeled = peeled(linear) if is_peeled else {}
         whole = frozenset().union(*self.peeled.values())
-        self.nontemporal = nontemporal_stores(
-            linear, dialect.nontemporal_bytes, dialect.target, whole
-        )
+        self.nontemporal = nontemporal_stores(linear, dialect.target, whole)
         self.ahead = (
             prefetched(linear, dialect.target, self.nontemporal) if dialect.has_prefetch else {}
         )

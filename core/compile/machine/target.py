@@ -91,9 +91,7 @@ class Target:
     page_bytes: int = PAGE_BYTES  # of memory that a processor foresees the reading of
     core: Core = Core()
     past_caches_bytes: int = 0  # of results that are stored past the caches, at least; 0: none are
-    past_caches_crossed_bytes: int = (
-        0  # the same of those that are not written in the order of memory; 0: no less
-    )
+    past_caches_crossed_bytes: int = 0  # of those that are not written in order; 0: no less
     scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
@@ -181,6 +179,11 @@ class Target:
         """What one item may have to itself: memory, or as much as its registers hold."""
         registers = self.vector_bytes * self.vector_registers if self.work_items else 0
         return max(self.scratch_bytes, registers)
+
+    @property
+    def least_past_caches_bytes(self) -> int:
+        """Of results that are stored past the caches, in whatever order; 0: none are."""
+        return min(self.past_caches_bytes, self.past_caches_crossed_bytes or self.past_caches_bytes)
 
     @property
     def near_bytes(self) -> int:

@@ -54,9 +54,9 @@ def write_whole_lines(nest: LoopNest, context: Context) -> LoopNest | tuple[Loop
     along = _loop_that_reads_lines(nest.graph, rows.loop)
     if along is None and _nbytes(nest.graph) < target.past_caches_bytes:
         return nest
+    if along is not None and not _lines_stay(nest.graph, rows, target.first_cache):
+        return nest
     if along is not None:
-        if not _lines_stay(nest.graph, rows, target.first_cache):
-            return nest
         made = fresh_number(nest.graph)
         nest = reorder(nest, along, made)
         start = rows.start.substitute({along: along.replace(arg=(made, along.arg[1]))})
@@ -97,11 +97,7 @@ def _rows(nest: LoopNest, target: Target) -> _Rows | None:
     memory, position, *masks = store.src[0].src
     if not target.past_caches_bytes or len(graph.src) > 1 or len(store.src) > 2 or masks:
         return None
-    least = target.past_caches_bytes
-    if (
-        _nbytes(graph) < min(least, target.past_caches_crossed_bytes or least)
-        or memory.dtype.is_bool
-    ):
+    if _nbytes(graph) < target.least_past_caches_bytes or memory.dtype.is_bool:
         return None
     nodes, loops = toposort((graph,)), output_loops(graph)
     is_read = any([n.op is Ops.LOAD and n.src[0].src[0] is memory for n in nodes])
