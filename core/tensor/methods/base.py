@@ -19,7 +19,7 @@ from proofgrad.core.ir.op_names import BITCAST, BUFFER, CONST, CONTIGUOUS, DETAC
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, fresh_node
 from proofgrad.core.tensor.data.bodies import without_bodies
 from proofgrad.core.tensor.data.errors import DeviceError, GradientError
 from proofgrad.core.tensor.data.nodes import reshape_node
@@ -382,7 +382,7 @@ def own_value(uop: UOp) -> UOp:
 
 def own_copy(uop: UOp) -> UOp:
     """The same value in a buffer of its own, as a node unlike every other."""
-    return UOp(CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
+    return fresh_node(CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL), uop.shape)
 
 
 def is_constant(uop: UOp) -> bool:
@@ -394,7 +394,7 @@ def is_constant(uop: UOp) -> bool:
 
 def own_end(uop: UOp) -> UOp:
     """The same value, from which no gradient passes, as a node unlike every other."""
-    return UOp(DETACH, uop.dtype, (uop,), next(_SERIAL))
+    return fresh_node(DETACH, uop.dtype, (uop,), next(_SERIAL), uop.shape)
 
 
 def owns_value(uop: UOp) -> bool:

@@ -49,7 +49,7 @@ def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
     source = new_buffer(dtype, len(data) // dtype.itemsize, HOST, data)
     if device == HOST:
         return source
-    copied = UOp(Ops.COPY, dtype, (source,), device)
+    copied = fresh_node(Ops.COPY, dtype, (source,), device, source.shape)
     if len(data) > SMALL_BYTES:
         copy_once(copied)
     return copied

@@ -28,10 +28,14 @@ _SERIAL = itertools.count(1_000_000)
 def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
     """A BUFFER of `size` elements that owns `memory`, a handle of the device's backend."""
     unique = fresh_node(UNIQUE, dtypes.void, (), next(_SERIAL), ())
-    where = UOp(DEVICE, dtypes.void, (), device)
-    buffer = fresh_node(BUFFER, dtype, (unique, where), size, (size,))
+    buffer = fresh_node(BUFFER, dtype, (unique, _where(device)), size, (size,))
     MEMORY[buffer] = memory
     return buffer
+
+
+@functools.lru_cache(maxsize=64)
+def _where(device: str) -> UOp:
+    return UOp(DEVICE, dtypes.void, (), device)
 
 
 def number_buffer(number: UOp, device: str) -> UOp:

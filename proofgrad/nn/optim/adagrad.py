@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofgrad import Tensor
-from proofgrad.nn.optim.optimizer import Optimizer
+from proofgrad.core.tensor.methods.made_once import made_once
+from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less
 
 
 class Adagrad(Optimizer):
@@ -44,10 +45,23 @@ class Adagrad(Optimizer):
         self.steps.assign(self.steps + 1)
         return [self.steps, *self.v]
 
-    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
-        if self.weight_decay:
-            gradient = gradient + value * self.weight_decay
-        total = self.v[number]
-        total.assign((total + gradient.square()).cast(total.dtype))
-        rate = self.lr / (1 + (self.steps - 1) * self.lr_decay)
-        return gradient / (total.sqrt() + self.eps) * rate
+    def _states(self, number: int) -> tuple[Tensor, ...]:
+        return (self.v[number],)
+
+    def _next(self, number: int, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+        kinds = self.lr_decay, self.eps, self.weight_decay
+        return _adagrad(value, gradient, self.lr, self.v[number], self.steps, *kinds)
+
+
+@made_once
+def _adagrad(
+    value: Tensor, gradient: Tensor, lr: Tensor, total: Tensor, steps: Tensor,
+    lr_decay: float, eps: float, decay: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """A parameter, and the sum of its squares, one step further."""
+    own, gradient = in_state_type(value), in_state_type(gradient)
+    if decay:
+        gradient = gradient + own * decay
+    new_total = (total + gradient.square()).cast(total.dtype)
+    rate = lr / (1 + (steps - 1) * lr_decay)
+    return less(value, gradient / (new_total.sqrt() + eps) * rate), new_total

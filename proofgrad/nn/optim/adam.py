@@ -10,7 +10,7 @@ from math import log
 
 from proofgrad import Tensor
 from proofgrad.core.tensor.methods.made_once import made_once
-from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio, not_as_one
+from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less, norm_ratio, not_as_one
 
 
 class Adam(Optimizer):
@@ -19,7 +19,7 @@ class Adam(Optimizer):
     As torch.optim.Adam: `weight_decay` is added to the gradient. `betas`: b1 and b2 by torch's name.
     """
 
-    decoupled = False
+    decoupled, is_scaled = False, False  # weight decay apart from the moments; a rate by norms
 
     def __init__(
         self,
@@ -53,25 +53,14 @@ class Adam(Optimizer):
         self.b2_t.assign(self.b2_t * self.b2)
         return [self.b1_t, self.b2_t, *self.m, *self.v]
 
-    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
-        if self.weight_decay and not self.decoupled:
-            gradient = gradient + value * self.weight_decay
-        change = self._scaled(number, gradient)
-        if self.weight_decay and self.decoupled:
-            change = change + value * self.weight_decay
-        return change * self._rate(value, change)
+    def _states(self, number: int) -> tuple[Tensor, ...]:
+        return self.m[number], self.v[number]
 
-    def _scaled(self, number: int, gradient: Tensor) -> Tensor:
-        """The mean over the deviation, both corrected for their start at zero."""
-        mean, square = self.m[number], self.v[number]
-        new_mean, new_square = _with_gradient(mean, square, gradient, self.b1, self.b2)
-        mean.assign(new_mean)
-        square.assign(new_square)
-        return _mean_over_deviation(mean, square, self.b1_t, self.b2_t, self.b1, self.b2, self.eps)
-
-    def _rate(self, value: Tensor, change: Tensor) -> Tensor:
-        """The learning rate of one parameter."""
-        return self.lr
+    def _next(self, number: int, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+        return _adam(
+            value, gradient, self.m[number], self.v[number], self.b1_t, self.b2_t, self.lr,
+            self.b1, self.b2, self.eps, self.weight_decay, self.decoupled, self.is_scaled,
+        )  # fmt: skip
 
 
 class AdamW(Adam):
@@ -113,28 +102,38 @@ class LAMB(AdamW):
     ) -> None:
         not_as_one("LAMB", fused and not adam)
         super().__init__(params, lr, b1, b2, eps, weight_decay, device, fused)
-        self.adam = adam
-
-    def _rate(self, value: Tensor, change: Tensor) -> Tensor:
-        return self.lr if self.adam else self.lr * norm_ratio(value, change)
+        self.is_scaled = not adam
 
 
 @made_once
-def _with_gradient(
-    mean: Tensor, square: Tensor, gradient: Tensor, b1: float, b2: float
-) -> tuple[Tensor, Tensor]:
-    """The moments of one step more."""
+def _adam(
+    value: Tensor,
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    b1_t: Tensor,
+    b2_t: Tensor,
+    lr: Tensor,
+    b1: float,
+    b2: float,
+    eps: float,
+    decay: float,
+    decoupled: bool,
+    is_scaled: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A parameter, and its moments, one step further."""
+    own, gradient = in_state_type(value), in_state_type(gradient)
+    if decay and not decoupled:
+        gradient = gradient + own * decay
     new_mean = (mean * b1 + gradient * (1 - b1)).cast(mean.dtype)
-    return new_mean, (square * b2 + gradient.square() * (1 - b2)).cast(square.dtype)
-
-
-@made_once
-def _mean_over_deviation(
-    mean: Tensor, square: Tensor, b1_t: Tensor, b2_t: Tensor, b1: float, b2: float, eps: float
-) -> Tensor:
-    # A factor for all elements is divided by once: of each element there is one quotient.
+    new_square = (square * b2 + gradient.square() * (1 - b2)).cast(square.dtype)
+    # Both are corrected for their start at zero; a factor for all elements is divided by once: of each element there is one quotient.
     of_mean, of_deviation = 1 / _one_without(b1_t, b1), (1 / _one_without(b2_t, b2)).sqrt()
-    return mean * of_mean / (square.sqrt() * of_deviation + eps)
+    change = new_mean * of_mean / (new_square.sqrt() * of_deviation + eps)
+    if decay and decoupled:
+        change = change + own * decay
+    rate = lr * norm_ratio(own, change) if is_scaled else lr
+    return less(value, change * rate), new_mean, new_square
 
 
 def _one_without(power: Tensor, factor: float) -> Tensor:

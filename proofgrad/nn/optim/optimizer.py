@@ -14,6 +14,7 @@ from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.messages import warn
 from proofgrad.core.tensor.methods.base import describe
+from proofgrad.core.tensor.methods.indexing.assign import without_a_way_back
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.methods.nn.modes import check_mode
 from proofgrad.core.tensor.runtime.device import canonical_device
@@ -23,7 +24,8 @@ from proofgrad.nn.options import KnownOptions
 
 class Optimizer(KnownOptions):
     """Parameters, a learning rate, and a step. A subclass says how a step changes a parameter: in `_change` one of them, or,
-    as in tinygrad, in `_step(params, grads)` all, whose result is what to take away from each, and Tensors of state.
+    as in tinygrad, in `_step(params, grads)` all, whose result is what to take away from each, and Tensors of state. In `_next` it
+    says so of one with its state, as a function whose graph is made once.
 
     Parameters are realised when the optimiser is made: then the first step is like all others, and
     a lazy expression (`Tensor.randn(784, 128) * 0.01`) can be one. State is float32 or wider and
@@ -106,8 +108,8 @@ class Optimizer(KnownOptions):
         else:
             for number, param in enumerate(self.params):
                 if param.grad is not None:
-                    change = self._change(number, self._owned(param), self._owned(param.grad))
-                    _subtract(param, change)
+                    value, gradient = _moved(param, self.device), _moved(param.grad, self.device)
+                    _become(param, self._renewed(number, value, gradient))
         return [*state, *self.params, *self.buffers]
 
     def _take_own_step(
@@ -125,8 +127,15 @@ class Optimizer(KnownOptions):
                 f"_step of {type(self).__name__} gives {len(changes)} changes for {len(params)} parameters"
             )
         for param, change in zip(params, changes):
-            _subtract(param, change)
+            _become(param, _less(_moved(param, change.device), change))
         return list(state)
+
+    def _renewed(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        """What becomes of parameter `number`; its state goes on."""
+        new, *state = self._next(number, value, gradient)
+        for tensor, found in zip(self._states(number), state, strict=True):
+            _become(tensor, found)
+        return new
 
     def _new_optim_param(self) -> list[Tensor]:
         """Zeros for each parameter, by the name that subclasses of tinygrad's call."""
@@ -135,9 +144,9 @@ class Optimizer(KnownOptions):
     def _step_as_one(self) -> None:
         """The step of all parameters, laid one after the other."""
         gradients = [_gradient(param) for param in self.params]
-        change = self._change(0, self._line(self.params), self._line(gradients))
-        for param, part in zip(self.params, self._parts(change), strict=True):
-            _subtract(param, part)
+        new = self._renewed(0, self._line(self.params), self._line(gradients))
+        for param, part in zip(self.params, self._parts(new), strict=True):
+            _become(param, part._in_type(param.dtype))
 
     def _parts(self, line: Tensor) -> list[Tensor]:
         """What `_line` laid one after the other, each in its shape."""
@@ -153,7 +162,7 @@ class Optimizer(KnownOptions):
 
     def _owned(self, tensor: Tensor) -> Tensor:
         """The value where the state lives, in the type of the state."""
-        return _moved(tensor._detached(), self.device)._in_type(state_dtype(tensor))
+        return in_state_type(_moved(tensor._detached(), self.device))
 
     def _state(self) -> list[Tensor]:
         """Zeros for each parameter: data, and in memory, so that the first step is compiled as all later ones are."""
@@ -181,6 +190,15 @@ class Optimizer(KnownOptions):
     def _advance(self) -> list[Tensor]:
         """All state Tensors, after those that count steps have moved on."""
         return []
+
+    def _states(self, number: int) -> tuple[Tensor, ...]:
+        """The state of parameter `number`, in the order in which `_next` gives what becomes of it."""
+        return ()
+
+    def _next(self, number: int, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+        """What becomes of parameter `number`, and of its state."""
+        change = self._change(number, self._owned(value), self._owned(gradient))
+        return (_less(value, change),)
 
     def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
         """What this step takes away from parameter `number`; updates its state."""
@@ -215,13 +233,29 @@ class OptimizerGroup(Optimizer):
         raise TypeError("an OptimizerGroup changes nothing itself; its optimizers do")
 
 
-def _subtract(param: Tensor, change: Tensor) -> None:
-    param.assign(_less(param._detached(), _moved(change, param.device)))
+def _become(tensor: Tensor, value: Tensor) -> None:
+    """A parameter, or state, from now on names this value, from which no gradient passes."""
+    value = _moved(value, tensor.device)
+    if value.shape == tensor.shape and value.dtype is tensor.dtype:
+        tensor._write(without_a_way_back(value._uop))
+    else:
+        tensor.assign(value._detached())
 
 
 @made_once
 def _less(value: Tensor, change: Tensor) -> Tensor:
-    return (value._in_type(change.dtype) - change)._in_type(value.dtype)
+    return less(value, change)
+
+
+def less(value: Tensor, change: Tensor) -> Tensor:
+    """The difference, in the type of the value, and in its shape if it has none: a rate is a line of one."""
+    found = (value._in_type(change.dtype) - change)._in_type(value.dtype)
+    return found if value.shape else found.reshape(())
+
+
+def in_state_type(tensor: Tensor) -> Tensor:
+    """A parameter, or its gradient, in the type in which a step computes."""
+    return tensor._in_type(state_dtype(tensor))
 
 
 def _moved(tensor: Tensor, device: str) -> Tensor:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofgrad import Tensor
-from proofgrad.nn.optim.optimizer import Optimizer
+from proofgrad.core.tensor.methods.made_once import made_once
+from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less
 
 
 class RMSprop(Optimizer):
@@ -44,18 +45,36 @@ class RMSprop(Optimizer):
     def _advance(self) -> list[Tensor]:
         return [*self.v, *self.b, *self.m]
 
-    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
-        if self.weight_decay:
-            gradient = gradient + value * self.weight_decay
-        square = self._moved(self.v[number], gradient.square())
-        if self.m:
-            square = square - self._moved(self.m[number], gradient).square()
-        change = gradient / (square.sqrt() + self.eps)
-        if self.momentum:
-            velocity = self.b[number]
-            change = velocity.assign((velocity * self.momentum + change).cast(velocity.dtype))
-        return change * self.lr
+    def _states(self, number: int) -> tuple[Tensor, ...]:
+        return tuple([kind[number] for kind in (self.v, self.b, self.m) if kind])
 
-    def _moved(self, mean: Tensor, seen: Tensor) -> Tensor:
-        """A running mean, with what is seen now."""
-        return mean.assign((mean * self.alpha + seen * (1 - self.alpha)).cast(mean.dtype))
+    def _next(self, number: int, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+        velocity, mean = [kind[number] if kind else None for kind in (self.b, self.m)]
+        kinds = self.alpha, self.eps, self.weight_decay, self.momentum
+        return _rmsprop(value, gradient, self.lr, self.v[number], velocity, mean, *kinds)
+
+
+@made_once
+def _rmsprop(
+    value: Tensor, gradient: Tensor, lr: Tensor, square: Tensor, velocity: Tensor | None, mean: Tensor | None,
+    alpha: float, eps: float, decay: float, momentum: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """A parameter, and its state, one step further."""
+    own, gradient = in_state_type(value), in_state_type(gradient)
+    if decay:
+        gradient = gradient + own * decay
+    spread = new_square = _moved_on(square, gradient.square(), alpha)
+    state = [new_square]
+    new_mean = None if mean is None else _moved_on(mean, gradient, alpha)
+    if new_mean is not None:
+        spread = spread - new_mean.square()
+    change = gradient / (spread.sqrt() + eps)
+    if velocity is not None:
+        change = (velocity * momentum + change).cast(velocity.dtype)
+        state.append(change)
+    return less(value, change * lr), *state, *([] if new_mean is None else [new_mean])
+
+
+def _moved_on(mean: Tensor, seen: Tensor, alpha: float) -> Tensor:
+    """A running mean, with what is seen now."""
+    return (mean * alpha + seen * (1 - alpha)).cast(mean.dtype)

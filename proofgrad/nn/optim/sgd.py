@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from proofgrad import ShapeError, Tensor
-from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio, not_as_one
+from proofgrad.core.tensor.methods.made_once import made_once
+from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less, norm_ratio, not_as_one
 
 
 class SGD(Optimizer):
@@ -43,28 +44,15 @@ class SGD(Optimizer):
     def _advance(self) -> list[Tensor]:
         return self.b
 
-    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
-        rate = self._rate(value, gradient)
-        if self.weight_decay:
-            gradient = gradient + value * self.weight_decay
-        return self._at_rate(number, gradient, rate)
+    def _states(self, number: int) -> tuple[Tensor, ...]:
+        return (self.b[number],) if self.b else ()
 
-    def _at_rate(self, number: int, gradient: Tensor, rate: Tensor) -> Tensor:
-        """The change by a gradient, with momentum."""
-        if self.classic:
-            return self._with_momentum(number, gradient * rate)
-        return self._with_momentum(number, gradient) * rate
-
-    def _rate(self, value: Tensor, gradient: Tensor) -> Tensor:
-        """The learning rate of one parameter."""
-        return self.lr
-
-    def _with_momentum(self, number: int, gradient: Tensor) -> Tensor:
-        if not self.momentum:
-            return gradient
-        velocity = self.b[number]
-        velocity.assign((velocity * self.momentum + gradient).cast(velocity.dtype))
-        return gradient + velocity * self.momentum if self.nesterov else velocity
+    def _next(self, number: int, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+        velocity = self.b[number] if self.b else None
+        return _sgd(
+            value, gradient, self.lr, velocity,
+            self.momentum, self.weight_decay, self.nesterov, self.classic,
+        )  # fmt: skip
 
 
 class LARS(SGD):
@@ -94,22 +82,13 @@ class LARS(SGD):
         self.pre_wd, self.tcoef, self.ns_steps = pre_wd, tcoef, ns_steps
         self.ns_coefficients = None if ns_coefficients is None else tuple(ns_coefficients)
 
-    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
-        if self.pre_wd:
-            return super()._change(number, value, gradient)
-        change = self._at_rate(number, gradient, self._rate(value, gradient))
-        return change + value * self.weight_decay * self.lr
-
-    def _with_momentum(self, number: int, gradient: Tensor) -> Tensor:
-        direction = super()._with_momentum(number, gradient)
-        if not self.ns_steps:
-            return direction
-        return orthogonal(direction, self.ns_steps, self.ns_coefficients)
-
-    def _rate(self, value: Tensor, gradient: Tensor) -> Tensor:
-        if not self.tcoef:
-            return self.lr
-        return self.lr * norm_ratio(value, gradient, self.tcoef, self.weight_decay)
+    def _next(self, number: int, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+        velocity = self.b[number] if self.b else None
+        return _lars(
+            value, gradient, self.lr, velocity,
+            self.momentum, self.weight_decay, self.nesterov, self.classic,
+            self.pre_wd, self.tcoef, self.ns_steps, self.ns_coefficients,
+        )  # fmt: skip
 
 
 class Muon(SGD):
@@ -141,10 +120,68 @@ class Muon(SGD):
                 )
         self.ns_steps, self.ns_coefficients = ns_steps, tuple(ns_coefficients)
 
-    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
-        direction = self._with_momentum(number, gradient)
-        change = orthogonal(direction, self.ns_steps, self.ns_coefficients)
-        return (change + value * self.weight_decay) * self.lr
+    def _next(self, number: int, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+        velocity = self.b[number] if self.b else None
+        return _muon(
+            value, gradient, self.lr, velocity,
+            self.momentum, self.weight_decay, self.nesterov, self.ns_steps, self.ns_coefficients,
+        )  # fmt: skip
+
+
+@made_once
+def _sgd(
+    value: Tensor, gradient: Tensor, lr: Tensor, velocity: Tensor | None,
+    momentum: float, decay: float, nesterov: bool, classic: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """A parameter, and its velocity, one step further."""
+    own, gradient = in_state_type(value), in_state_type(gradient)
+    if decay:
+        gradient = gradient + own * decay
+    direction, *state = _faster(
+        velocity, gradient * lr if classic else gradient, momentum, nesterov
+    )
+    return less(value, direction if classic else direction * lr), *state
+
+
+@made_once
+def _lars(
+    value: Tensor, gradient: Tensor, lr: Tensor, velocity: Tensor | None,
+    momentum: float, decay: float, nesterov: bool, classic: bool, pre_wd: bool, tcoef: float,
+    steps: int, coefficients: tuple[float, ...] | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """As `_sgd`, at a rate by the norms of both."""
+    own, gradient = in_state_type(value), in_state_type(gradient)
+    rate = lr * norm_ratio(own, gradient, tcoef, decay) if tcoef else lr
+    if decay and pre_wd:
+        gradient = gradient + own * decay
+    direction, *state = _faster(
+        velocity, gradient * rate if classic else gradient, momentum, nesterov
+    )
+    if steps:
+        direction = orthogonal(direction, steps, coefficients)
+    change = direction if classic else direction * rate
+    return less(value, change if pre_wd else change + own * decay * lr), *state
+
+
+@made_once
+def _muon(
+    value: Tensor, gradient: Tensor, lr: Tensor, velocity: Tensor | None,
+    momentum: float, decay: float, nesterov: bool, steps: int, coefficients: tuple[float, ...],
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """As `_sgd`, by a matrix near an orthogonal one."""
+    direction, *state = _faster(velocity, in_state_type(gradient), momentum, nesterov)
+    change = orthogonal(direction, steps, coefficients)
+    return less(value, (change + in_state_type(value) * decay) * lr), *state
+
+
+def _faster(
+    velocity: Tensor | None, gradient: Tensor, momentum: float, nesterov: bool
+) -> tuple[Tensor, ...]:
+    """The direction of a step, and the velocity behind it if there is one."""
+    if velocity is None:
+        return (gradient,)
+    new = (velocity * momentum + gradient).cast(velocity.dtype)
+    return gradient + new * momentum if nesterov else new, new
 
 
 def orthogonal(direction: Tensor, steps: int, coefficients: Sequence[float] | None) -> Tensor:

@@ -6,6 +6,7 @@ counters (factories.py).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.disk import moved_node, node_in_file, path_of, size_of_file
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.runtime.device import DISK, canonical_device
-from proofgrad.core.tensor.runtime.memory import copied_buffer
+from proofgrad.core.tensor.runtime.known_runs import SMALL_BYTES
+from proofgrad.core.tensor.runtime.memory import copied_buffer, host_buffer
 from proofgrad.core.tensor.runtime.scheduling import shown
 
 _NUMBERS = frozenset({bool, int, float})
@@ -88,13 +90,24 @@ def _node_of_array(owner: Movement, data: Any, dtype: DType | None) -> UOp:
     import numpy
 
     array = numpy.asarray(data)
-    kind = _NUMPY_NAMES.get(array.dtype.name)
+    kind, is_turned = _kind_of(array.dtype)
     if kind is None:
         raise DtypeError(f"cannot make a Tensor of a numpy array of type {array.dtype}")
-    ordered = numpy.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-    raw: Any = ordered.reshape(-1).view(numpy.uint8)  # typed as no buffer before Python 3.12
-    node = reshape_node(copied_buffer(memoryview(raw), kind, owner.device), array.shape)
+    if is_turned:
+        array = array.astype(array.dtype.newbyteorder("<"))
+    if array.nbytes <= SMALL_BYTES:
+        line = host_buffer(array.tobytes(), kind, owner.device)
+    else:
+        ordered: Any = numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
+        line = copied_buffer(memoryview(ordered), kind, owner.device)
+    node = reshape_node(line, array.shape)
     return node if dtype is None else node.cast(dtype)
+
+
+@lru_cache(maxsize=64)
+def _kind_of(dtype: Any) -> tuple[DType | None, bool]:
+    """The type that a type of numpy is, if it is one, and whether its bytes are in the other order."""
+    return _NUMPY_NAMES.get(dtype.name), dtype != dtype.newbyteorder("<")
 
 
 def _node_of_size(size: UOp, dtype: DType) -> UOp:
