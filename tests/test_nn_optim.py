@@ -258,6 +258,55 @@ def test_a_step_runs_one_kernel_for_each_tensor_that_changes() -> None:
     assert kernels_of_a_step(optim.Adam(params(), fused=True)) == [4 + 2 + 3] * 3
 
 
+@pytest.mark.parametrize("make", [lambda ps: optim.SGD(ps, momentum=0.9), optim.LARS])
+def test_a_gradient_is_computed_in_the_kernel_of_the_velocity(make: Any) -> None:
+    """The parameter reads the velocity from its memory, and neither the gradient nor the old velocity."""
+    optimizer = make([Tensor(numbers(5000))])
+    counts = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        (optimizer.params[0] * 3).sin().sum().backward()
+        before = GlobalCounters.kernel_count
+        optimizer.step()
+        counts.append(GlobalCounters.kernel_count - before)
+    assert counts == [2] * 3
+
+
+def test_a_velocity_that_is_read_before_it_is_assigned_is_computed_once() -> None:
+    gradient, velocity, weight = [Tensor(numbers(5000)).realize() for _ in range(3)]
+    expected = [velocity.numpy(), weight.numpy()]
+
+    @TinyJit
+    def step(gradient: Tensor) -> None:
+        new = velocity * 0.5 + (gradient * 3).sin()
+        velocity.assign(new)
+        weight.assign(weight - new * 0.5)
+        Tensor.realize(velocity, weight)
+
+    for _ in range(4):
+        before = GlobalCounters.kernel_count
+        step(gradient)
+        assert GlobalCounters.kernel_count - before == 2
+        expected[0] = expected[0] * 0.5 + np.sin(gradient.numpy() * 3)
+        expected[1] = expected[1] - expected[0] * 0.5
+    assert np.allclose(velocity.numpy(), expected[0], atol=1e-5)
+    assert np.allclose(weight.numpy(), expected[1], atol=1e-5)
+
+
+def test_a_value_under_several_names_is_written_to_under_one() -> None:
+    source = Tensor(numbers(5000)).realize()
+    value, first, second = source * 2 + 1, source.clone(), source.clone()
+    first.assign(value)
+    second.assign(value)
+    Tensor.realize(value, first, second)
+    known = source.numpy() * 2 + 1
+    first.assign(first + 1).realize()
+    second[0] = 7.0
+    second.realize()
+    assert (value.numpy() == known).all() and (first.numpy() == known + 1).all()
+    assert second.numpy()[0] == 7 and (second.numpy()[1:] == known[1:]).all()
+
+
 @pytest.mark.parametrize(
     "make",
     [

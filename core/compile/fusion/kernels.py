@@ -65,8 +65,9 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     """Roots, explicit requests, copies, reductions that others wait for, costly expanded values."""
     nodes = toposort((root,))
     consumers = _consumers(nodes)
-    stored = {s for s in map(below_reshape, root.src) if s.op is not Ops.BUFFER}
-    same = _stored_as_roots(root, consumers)
+    results = _results(root, consumers)
+    stored = {result for result in results if result.op is not Ops.BUFFER}
+    same = _stored_as_roots(root, results, consumers)
     for node in nodes:
         if node.op is COPY or (node.op is CONTIGUOUS and node not in same):
             stored.add(node)
@@ -113,7 +114,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             and is_cut_within_rows(node, stored, target)
         ):
             work.store(node)
-    kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is COPY}
+    kept = set(results) | {n.src[0] for n in nodes if n.op is COPY}
     kept.update(*beside)
     for end, reductions in ends.items():
         if any(map(is_running, reductions)):
@@ -138,10 +139,23 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     return stored
 
 
-def _stored_as_roots(root: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
+def _results(root: UOp, consumers: dict[UOp, list[UOp]]) -> list[UOp]:
+    """The value that is stored for each root. Where others read, too, what it detaches, as a parameter reads new state, it is that value."""
+    found = []
+    for node in map(below_reshape, root.src):
+        while node.op is Ops.DETACH and len(consumers[node.src[0]]) > 1:
+            below = below_reshape(node.src[0])
+            if below.op is Ops.BUFFER:
+                break
+            node = below
+        found.append(node)
+    return found
+
+
+def _stored_as_roots(root: UOp, results: list[UOp], consumers: dict[UOp, list[UOp]]) -> set[UOp]:
     """What a root alone reads, and shows as it is: one buffer has the elements of both."""
     found, roots = set[UOp](), set(root.src)
-    for node in map(below_reshape, root.src):
+    for node in results:
         while node.op is Ops.DETACH or node.op is Ops.CONTIGUOUS or node.op is Ops.RESHAPE:
             node = node.src[0]
             if len(consumers[node]) > 1 or node in roots:

@@ -104,11 +104,18 @@ class _Kernels:
                 found.append(self._call(node))
             else:
                 self.buffer_of[node] = self._new_buffer(node)
-        results = [below_reshape(source) for source in self.root.src]
+        results = [self._filled(source) for source in self.root.src]
         missing = [node for node in results if node not in self.buffer_of]
         require(not missing, "a root that is not stored", *missing)
         buffers = tuple([self.buffer_of[node] for node in results])
         return UOp(Ops.SINK, dtypes.void, tuple(found), buffers)
+
+    def _filled(self, root: UOp) -> UOp:
+        """The value whose memory has the elements of a root: the root, or what is the same below it."""
+        node = below_reshape(root)
+        while node not in self.buffer_of and node.op in _SAME:
+            node = below_reshape(node.src[0])
+        return node
 
     def _call(self, node: UOp) -> UOp:
         """The kernel, or the copy between devices, that fills the buffer of `node`."""

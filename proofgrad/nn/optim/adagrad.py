@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from proofgrad import Tensor
 from proofgrad.core.tensor.methods.made_once import made_once
-from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less, state_like
+from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less
 
 
 class Adagrad(Optimizer):
@@ -62,6 +62,6 @@ def _adagrad(
     own, gradient = in_state_type(value), in_state_type(gradient)
     if decay:
         gradient = gradient + own * decay
-    new_total = state_like(total, total + gradient.square())
+    new_total = (total + gradient.square()).cast(total.dtype)
     rate = lr / (1 + (steps - 1) * lr_decay)
     return less(value, gradient / (new_total.sqrt() + eps) * rate), new_total

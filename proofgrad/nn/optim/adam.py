@@ -10,14 +10,7 @@ from math import log
 
 from proofgrad import Tensor
 from proofgrad.core.tensor.methods.made_once import made_once
-from proofgrad.nn.optim.optimizer import (
-    Optimizer,
-    in_state_type,
-    less,
-    norm_ratio,
-    not_as_one,
-    state_like,
-)
+from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less, norm_ratio, not_as_one
 
 
 class Adam(Optimizer):
@@ -132,8 +125,8 @@ def _adam(
     own, gradient = in_state_type(value), in_state_type(gradient)
     if decay and not decoupled:
         gradient = gradient + own * decay
-    new_mean = state_like(mean, mean * b1 + gradient * (1 - b1))
-    new_square = state_like(square, square * b2 + gradient.square() * (1 - b2))
+    new_mean = (mean * b1 + gradient * (1 - b1)).cast(mean.dtype)
+    new_square = (square * b2 + gradient.square() * (1 - b2)).cast(square.dtype)
     # Both are corrected for their start at zero; a factor for all elements is divided by once: of each element there is one quotient.
     of_mean, of_deviation = 1 / _one_without(b1_t, b1), (1 / _one_without(b2_t, b2)).sqrt()
     change = new_mean * of_mean / (new_square.sqrt() * of_deviation + eps)

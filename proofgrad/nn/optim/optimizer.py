@@ -253,11 +253,6 @@ def less(value: Tensor, change: Tensor) -> Tensor:
     return found if value.shape else found.reshape(())
 
 
-def state_like(state: Tensor, value: Tensor) -> Tensor:
-    """What becomes of state, as a parameter reads it: from its memory, for as an end of the graph it is the same node."""
-    return value._in_type(state.dtype).reshape(state.shape)._detached()
-
-
 def in_state_type(tensor: Tensor) -> Tensor:
     """A parameter, or its gradient, in the type in which a step computes."""
     return tensor._in_type(state_dtype(tensor))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from proofgrad import Tensor
 from proofgrad.core.tensor.methods.made_once import made_once
-from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less, state_like
+from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less
 
 
 class RMSprop(Optimizer):
@@ -70,11 +70,11 @@ def _rmsprop(
         spread = spread - new_mean.square()
     change = gradient / (spread.sqrt() + eps)
     if velocity is not None:
-        change = state_like(velocity, velocity * momentum + change)
+        change = (velocity * momentum + change).cast(velocity.dtype)
         state.append(change)
     return less(value, change * lr), *state, *([] if new_mean is None else [new_mean])
 
 
 def _moved_on(mean: Tensor, seen: Tensor, alpha: float) -> Tensor:
     """A running mean, with what is seen now."""
-    return state_like(mean, mean * alpha + seen * (1 - alpha))
+    return (mean * alpha + seen * (1 - alpha)).cast(mean.dtype)

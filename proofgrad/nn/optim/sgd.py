@@ -9,14 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from proofgrad import ShapeError, Tensor
 from proofgrad.core.tensor.methods.made_once import made_once
-from proofgrad.nn.optim.optimizer import (
-    Optimizer,
-    in_state_type,
-    less,
-    norm_ratio,
-    not_as_one,
-    state_like,
-)
+from proofgrad.nn.optim.optimizer import Optimizer, in_state_type, less, norm_ratio, not_as_one
 
 
 class SGD(Optimizer):
@@ -187,7 +180,7 @@ def _faster(
     """The direction of a step, and the velocity behind it if there is one."""
     if velocity is None:
         return (gradient,)
-    new = state_like(velocity, velocity * momentum + gradient)
+    new = (velocity * momentum + gradient).cast(velocity.dtype)
     return gradient + new * momentum if nesterov else new, new
 
 
