@@ -550,3 +550,34 @@ def test_the_oldest_runs_of_a_kind_are_let_go(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(runs_of_a_kind, "FEW", 1)
     kind.add(runs[0])
     assert kind.runs == [runs[0], runs[3]]
+
+
+def test_of_many_sources_each_is_looked_at() -> None:
+    """Sums over the same five places, of which some are the same Tensor: each pattern is another graph."""
+    parts = [Tensor(np.full(3, k, np.float32)).realize() for k in range(4)]
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        chosen = rng.integers(0, 4, 5)
+        factors = rng.integers(0, 2, 5)
+        values = [parts[k] * 2 if double else parts[k] for k, double in zip(chosen, factors)]
+        found = Tensor.cat(*values).sum(0) + Tensor.cat(*values)[::3]
+        expected = np.repeat(chosen * (1 + factors), 3).astype(np.float32)
+        assert (found.realize().numpy() == expected.sum() + expected[::3]).all()
+
+
+def test_a_deep_network_steps_as_before_where_its_gradients_share_their_sources() -> None:
+    rng = np.random.default_rng(6)
+    numbers = [rng.normal(size=(6, 6)).astype(np.float32) / 3 for _ in range(9)]
+    weights = [Tensor(n).realize() for n in numbers]
+    x = Tensor(rng.normal(size=(4, 6)).astype(np.float32)).realize()
+    steps = []
+    for rows in (weights, [*weights[:4], weights[3], *weights[5:]], weights, weights[::-1]):
+        y = x
+        for w in rows:
+            y = (y + (y @ w).tanh()) * 0.5
+        gradients = (y * y).sum().gradient(*weights[:3])
+        Tensor.realize(*gradients)
+        steps.append([g.numpy() for g in gradients])
+    assert all([(a == b).all() for a, b in zip(steps[0], steps[2])])
+    for rows, found in ((1, steps[1]), (3, steps[3])):
+        assert any([(a != b).any() for a, b in zip(steps[0], found)]), rows

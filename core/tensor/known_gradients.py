@@ -11,6 +11,7 @@ a value that was computed, and a number that was others before.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from operator import itemgetter
 from typing import Any
 
 from proofgrad.core import settings
@@ -19,7 +20,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import APPLY, BUFFER, CONTIGUOUS, DETACH, PARAM
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import is_plain
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp, fresh_node, toposort
 from proofgrad.core.tensor.autograd import gradients_from_parts, node_gradients, passed_to
 from proofgrad.core.tensor.data.bodies import BodyValues, arguments_read, parameter, shows_argument
 from proofgrad.core.tensor.methods.base import GRADIENTS, TensorBase
@@ -154,10 +155,12 @@ def _with_parts(
 
 
 def _at(body: UOp, slots: tuple[int, ...], leaves: Sequence[UOp]) -> UOp:
-    sources = tuple([leaves[slot] for slot in slots])
+    sources = (
+        tuple([leaves[slot] for slot in slots]) if len(slots) < 2 else itemgetter(*slots)(leaves)
+    )
     if not sources or shows_argument(body):
         return BodyValues().over(body, sources)
-    return UOp(APPLY, body.dtype, sources, body)
+    return fresh_node(APPLY, body.dtype, sources, body, body.shape)
 
 
 def _between(

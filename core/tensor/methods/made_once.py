@@ -17,7 +17,7 @@ from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import APPLY
 from proofgrad.core.ir.shapes import is_plain
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, fresh_node
 from proofgrad.core.tensor.data.bodies import parameter, shows_argument
 from proofgrad.core.tensor.methods.base import GRADIENTS, TensorBase
 from proofgrad.core.tensor.runtime.device import Device
@@ -63,10 +63,12 @@ def made_once(function: _Function) -> _Function:
             body = BODIES[key] = _body(function, x, nodes, args, kwargs)
         sources = tuple(nodes)
         if not isinstance(body, tuple):
-            return x._with(UOp(APPLY, body.dtype, sources, body))
+            return x._with(fresh_node(APPLY, body.dtype, sources, body, body.shape))
         if not body:
             return function(x, *args, **kwargs)
-        return tuple([x._with(UOp(APPLY, one.dtype, sources, one)) for one in body])
+        return tuple(
+            [x._with(fresh_node(APPLY, one.dtype, sources, one, one.shape)) for one in body]
+        )
 
     return method  # type: ignore[return-value]
 

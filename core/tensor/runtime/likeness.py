@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -36,6 +37,23 @@ _Part = tuple[Any, Any, Any, int, Any]
 _ITSELF, _LINE, _NUMBER = -1, -2, -3
 _FIRST = object()  # in the last place: its argument and its other sources are for gradients alone
 _AT = object()  # in the last place: some pairs of its argument are positions
+FEW = 4  # sources: of as many they are compared in one go, most of which others have too, as gradients have those of a whole graph
+
+
+class _Many(NamedTuple):
+    """In the last place: so many sources that the new ones alone are looked at, and all of them are those in these positions."""
+
+    new: tuple[int, ...]
+    positions: Callable[[Sequence[UOp]], tuple[UOp, ...]]
+
+    def are(self, sources: tuple[UOp, ...], nodes: list[UOp], computed: Mapping[Any, UOp]) -> bool:
+        """Whether sources are those, of which the new ones get their positions now."""
+        for k in self.new:
+            nodes.append(sources[k])
+        wanted = self.positions(nodes)
+        return wanted == sources or all(
+            [one is w or computed.get(ref(one)) is w for one, w in zip(sources, wanted)]
+        )
 
 
 class _Position(NamedTuple):
@@ -111,6 +129,7 @@ class Likeness:
         "_has_numbers",
         "_nodes",
         "_parts",
+        "_read",
         "devices",
         "names",
         "others",
@@ -137,7 +156,10 @@ class Likeness:
         places: dict[int, UOp] = {}
         self.names: set[str] = set()  # of the variables in place of positions
         nodes = [*roots]
+        placed: dict[UOp, int] = {}  # where each is first, looked at or not
+        self._read: Counter[UOp] = Counter()  # how often each is a source
         for k, node in enumerate(nodes):  # which become more
+            placed.setdefault(node, k)
             if node in positions:
                 parts.append((None, None, None, positions[node], None))
                 continue
@@ -160,12 +182,17 @@ class Likeness:
             elif marks:
                 parts.append((node.op, node.dtype, None, 1, _FIRST))
                 nodes += node.src
+                self._read.update(node.src)
             else:
                 is_at = _is_at(node)
-                arg = _positions(node) if is_at else node.arg
+                arg, how = (_positions(node), _AT) if is_at else (node.arg, None)
                 self.names.update([p.name for p in arg if type(p) is _Position] if is_at else ())
-                parts.append((node.op, node.dtype, arg, len(node.src), _AT if is_at else None))
-                nodes += node.src
+                self._read.update(node.src)
+                if is_at or len(node.src) < FEW:
+                    nodes += node.src
+                else:
+                    how = _placed(node.src, nodes, placed)
+                parts.append((node.op, node.dtype, arg, len(node.src), how))
         self._parts = parts
         self._buffers = [position for _, position in sorted(buffers.items())]
         self._nodes = nodes
@@ -212,6 +239,11 @@ class Likeness:
                 if not _are_at(node.arg, arg, values):
                     return None
                 nodes += node.src
+            elif type(where) is _Many:
+                if (own := node.arg) is not arg and own != arg:
+                    return None
+                if len(node.src) != count or not where.are(node.src, nodes, computed):
+                    return None
             elif node.arg != arg or node.src[1] is not where:  # a BUFFER
                 return None
         return nodes, lines, values
@@ -254,16 +286,27 @@ class Likeness:
     def is_sole_holder(self, alike: Alike, number: int) -> bool:
         """Whether nobody has the buffer of this number, or what is made of it, but the graphs, and the caller their one root."""
         if self._above is None:
-            self._above = _places_above(self._nodes, self._buffers)
+            self._above = _places_above(self._nodes, self._buffers, self._read)
         nodes, _, _ = alike
         return all([owners_of_item(nodes, k) == count for k, count in self._above[number]])
 
 
-def _places_above(nodes: Sequence[UOp], buffers: Sequence[int]) -> list[list[tuple[int, int]]]:
-    """Of each buffer, said by its position: where it and the nodes that are made of it are first, but for the root, and how many hold each in
-    such a list of nodes.
+def _placed(sources: tuple[UOp, ...], nodes: list[UOp], placed: dict[UOp, int]) -> _Many:
+    """Positions for many sources; those that have none get one."""
+    new = []
+    for k, source in enumerate(sources):
+        if source not in placed:
+            placed[source] = len(nodes)
+            nodes.append(source)
+            new.append(k)
+    return _Many(tuple(new), itemgetter(*[placed[source] for source in sources]))
 
-    Whoever reads a node has it in its sources, and the list has it as often.
+
+def _places_above(
+    nodes: Sequence[UOp], buffers: Sequence[int], read: Counter[UOp]
+) -> list[list[tuple[int, int]]]:
+    """Of each buffer, said by its position: where it and the nodes that are made of it are first, but for the root, and how many hold each in
+    such a list of nodes: the list, and who has it in its sources.
     """
     count = Counter(nodes)
     first = {node: k for k, node in reversed([*enumerate(nodes)])}
@@ -275,5 +318,5 @@ def _places_above(nodes: Sequence[UOp], buffers: Sequence[int]) -> list[list[tup
             if not above.isdisjoint(node.src):
                 above.add(node)
         above &= first.keys() - {nodes[0]}
-        found.append([(first[node], 2 * count[node]) for node in above])
+        found.append([(first[node], count[node] + read[node]) for node in above])
     return found
