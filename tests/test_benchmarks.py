@@ -18,6 +18,7 @@ FOLDER = ROOT / "benchmarks"
 SMALL = {
     "check_cost.py": ("--rounds 1 softmax", "CHECK=1"),
     "compile_time.py": ("--rounds 1 --largest 2000", "kernels built and scheduled"),
+    "eager_steps.py": ("--seconds 0.05 --layers 2", "2 layers, Adam"),
     "first_call.py": ("--rounds 1 product", "product      warm"),
     "generate.py": ("--blocks 1 --tokens 6 --rounds 2", "0 by the 4 after"),
     "gpu_peers.py": ("--small --only sum --results {folder}", "sum axis 1"),
