@@ -21,6 +21,7 @@ from proofgrad.backends.llvm.memory import (
     write_prefetch,
     write_store,
 )
+from proofgrad.backends.llvm.neighbours import write_words
 from proofgrad.backends.llvm.pieces import lanes_from, load_pieces, store_pieces
 from proofgrad.backends.llvm.prefetch_tiles import Hint
 from proofgrad.backends.llvm.printer_state import PrinterState
@@ -185,7 +186,12 @@ class MemoryPrinter(PrinterState):
             self.registers[node] = self._of_other_item(node)
             return
         position = self.positions[node.src[0]]
-        if node in self.rows:
+        if (word := self.words.get(node)) is not None:
+            halves = [self.positions[load.src[0]] for load in (word.lower, word.upper)]
+            self.registers[word.whole] = write_words(self.writer, *halves, node.dtype)
+        if node in self.in_words:
+            pass  # read with its neighbours
+        elif node in self.rows:
             loads, first = self.rows[node]
             made = write_rows(self.writer, position, node.dtype, first)
             self.registers.update(zip(loads, made))

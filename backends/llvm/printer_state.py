@@ -19,6 +19,12 @@ from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators
 from proofgrad.backends.llvm.matrix_loads import Together, loads_together, rounded_by_products
 from proofgrad.backends.llvm.matrix_rows import with_rows
 from proofgrad.backends.llvm.memory import Position, choices_by_data, masks_by_data
+from proofgrad.backends.llvm.neighbours import (
+    Word,
+    alone_in_words,
+    within_words,
+    words_of_neighbours,
+)
 from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.peeling import peeled
 from proofgrad.backends.llvm.prefetch import prefetched
@@ -142,6 +148,16 @@ class PrinterState(ABC):
         followers = {load for made in self.rows.values() for load in made.loads}
         self.with_first = followers.difference(self.rows)
         self.unread |= positions_of_followers(linear, self.rows)
+        words = list[Word]()
+        if dialect.dot_bits and not dialect.target.work_items:
+            turned = {node for inside in self.turns.values() for node in inside}
+            words = words_of_neighbours(
+                linear, {*followers, *self.of_ways, *self.of_behind, *turned, *self.tiles}
+            )
+        self.words = {word.last: word for word in words}
+        within = within_words(linear, words)
+        self.in_words = alone_in_words(linear, words, within)
+        self.unread |= within
         self.turn: Turn | None = None
         self.filled_ahead = filled_ahead(linear) if of_items else {}
         asked = (self.unswitched, self.peeled, self.growing, self.turns, self.filled_ahead)

@@ -53,6 +53,7 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
+from proofgrad.core.compile.tactics.pair_products import pair_lanes, sum_of_words
 from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.row_products import in_rows
 from proofgrad.core.compile.tactics.scans import in_scans
@@ -118,6 +119,10 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
             is_masked = shares_windows or loop is loop_of_number(nest.graph, number)
             nest, copied = _copies(nest, loop, copied.count, is_masked), NO_COPIES
         loop = loop_of_number(nest.graph, number)
+        if sum_of_words(nest.graph, loop, target) is not None:
+            with suppress(StepRefused):  # then products are taken one at a time
+                nest = _vectors_of_words(nest, loop, vectors, target)
+                continue
         turned = turned_loop(nest.graph, loop, vectors.lanes, target)
         nest = _vectors(nest, loop, vectors, target)
         if turned is not None:
@@ -231,6 +236,16 @@ def _vectors(nest: LoopNest, loop: UOp, vectors: Vectors, target: Target) -> Loo
     nest = split_in_two(nest, loop, count * lanes, AxisRole.UPCAST)
     inner_loop = UOp.range(count * lanes, number, AxisRole.UPCAST)
     return split_in_two(nest, inner_loop, lanes, AxisRole.VECTOR)
+
+
+def _vectors_of_words(nest: LoopNest, loop: UOp, vectors: Vectors, target: Target) -> LoopNest:
+    """The same of a sum whose products are taken in pairs: half as many vectors have as many lanes, each of two elements. Raises: StepRefused."""
+    words = replace(vectors, lanes=2 * vectors.lanes, at_once=max(1, vectors.at_once // 2))
+    before = {n for n in toposort((nest.graph,)) if n.op is RANGE}
+    nest = _vectors(nest, loop, words, target)
+    made = [n for n in toposort((nest.graph,)) if n.op is RANGE and n not in before]
+    (lanes,) = [n for n in made if n.arg[1] is AxisRole.VECTOR]
+    return pair_lanes(nest, lanes)
 
 
 def _tiled(

@@ -1,13 +1,14 @@
 """Tactic: products of small integers are multiplied and added in pairs, where an instruction does that.
 
 Owns: which sums, and along which of their loops. Does not own: the law (steps/pair.py), the tables that the words of
-operands are kept in (pack_operands.py).
+operands are kept in (pack_operands.py), which loops run as vectors (schedule/vectors.py).
 """
 
 from __future__ import annotations
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
@@ -19,7 +20,7 @@ from proofgrad.core.compile.steps.pair import pair, sums_small_products
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # A product of vectors of int32 and its sum take so many instructions more than their half of a dot.
 INSTRUCTIONS_SAVED = 3
@@ -59,3 +60,38 @@ def _loop_to_pair(reduction: UOp) -> UOp | None:
     loops = [x for x in reduction.src[1:] if size_of(x) > 2]
     even = [x for x in loops if size_of(x) % 2 == 0]
     return max(even or loops, key=size_of, default=None)
+
+
+def sum_of_words(kernel: UOp, loop: UOp, target: Target) -> UOp | None:
+    """The sum of products of small integers along a loop in vectors, both of whose factors lie along it in memory: two of them side by side are a word."""
+    if not target.has_dot:
+        return None
+    nodes = toposort((kernel,))
+    users = [n for n in nodes if n.op is not Ops.REDUCE and loop in n.src]
+    sums = [n for n in nodes if n.op is Ops.REDUCE and loop in n.src[1:]]
+    if len(sums) != 1 or not sums_small_products(sums[0]):
+        return None
+    factors = [x.src[0] if x.op is Ops.CAST else x for x in sums[0].src[0].src]
+    are_words = all([_is_along(factor, loop) for factor in factors])
+    own = toposort((sums[0].src[0],))
+    return sums[0] if are_words and set(users) <= set(own) else None
+
+
+def _is_along(factor: UOp, loop: UOp) -> bool:
+    """Whether a factor is an element of memory, under no mask, and the next iteration's the next one."""
+    if factor.op is not Ops.LOAD or len(factor.src[0].src) > 2:
+        return False
+    memory, index = factor.src[0].src
+    return memory.op is Ops.PARAM and coefficient(index, loop) == 1
+
+
+def pair_lanes(nest: LoopNest, lanes: UOp) -> LoopNest:
+    """Two neighbours of a sum's loop of lanes are a word of one lane. Raises: StepRefused where a mask stays."""
+    made = NewLoop(lanes.arg[0], AxisRole.VECTOR), NewLoop(fresh_number(nest.graph))
+    nest = split(nest, lanes, (2,), made)
+    inner = UOp.range(2, made[1].number, made[1].role)
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE and inner in n.src]
+    if is_masked(reduction.src[0]):
+        nest = unmask(nest, reduction)
+        (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE and inner in n.src]
+    return pair(nest, reduction, inner)
