@@ -113,7 +113,7 @@ def _are_neighbours(lower: UOp, upper: UOp) -> bool:
     if any([len(load.src) > 1 or load.src[0].src[0].op is not PARAM for load in (lower, upper)]):
         return False
     (memory, one, *masks), (other_memory, other, *other_masks) = lower.src[0].src, upper.src[0].src
-    if len(masks) != len(other_masks) or any([m.dtype.lanes == 1 for m in (*masks, *other_masks)]):
+    if any([mask.dtype.lanes == 1 for mask in (*masks, *other_masks)]):
         return False
     places = [lanes_apart(index) for index in (one, other)]
     if places[0] is None or places[1] is None or memory is not other_memory:
@@ -146,16 +146,24 @@ def _masked(
     writer: Writer, position: Position, lower: Position, upper: Position, lanes: int
 ) -> Position:
     """With the masks of both halves between each other."""
-    sides = [side.known if len(side.known) == lanes else side.known * lanes for side in (lower, upper)]
-    known = tuple([one for pair in zip(*sides) for one in pair])
+    bools = dtypes.bool.vec(lanes)
+    sides = [_mask_of(side, bools) for side in (lower, upper)]
+    known = tuple([truth for pair in zip(*[truths for _, truths in sides]) for truth in pair])
     if known == (True,) * 2 * lanes:
         return position._replace(mask=None, mask_lanes=1, known=(None,))
-    bools = dtypes.bool.vec(lanes)
     if None not in known:
         mask = literal(known, dtypes.bool.vec(2 * lanes))
     else:
         order = ", ".join([f"i32 {k + half * lanes}" for k in range(lanes) for half in range(2)])
-        kind = register_type(bools)
-        operands = f"{kind} {lower.mask}, {kind} {upper.mask}"
+        operands = ", ".join([f"{register_type(bools)} {mask}" for mask, _ in sides])
         mask = writer.let(f"shufflevector {operands}, <{2 * lanes} x i32> <{order}>")
     return position._replace(mask=mask, mask_lanes=2 * lanes, known=known)
+
+
+def _mask_of(position: Position, bools: DType) -> tuple[str, tuple[bool | None, ...]]:
+    """The register of the mask of lanes, and what is known of each; where there is no mask all are on."""
+    if position.mask is None:
+        on = (True,) * bools.lanes
+        return literal(on, bools), on
+    known = position.known
+    return position.mask, known if len(known) == bools.lanes else known * bools.lanes
