@@ -22,6 +22,7 @@ from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import PRODUCTS, below_conversions, is_masked
 from proofgrad.core.compile.schedule.ended_loops import ended_by_variables
+from proofgrad.core.compile.schedule.words import sums_words
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import LOAD, PARAM, RANGE, REDUCE
 from proofgrad.core.ir.ops import Ops
@@ -94,6 +95,12 @@ class Contraction:
     def itemsize(self) -> int:
         """Bytes of an element of the sums."""
         return self.reduction.dtype.itemsize
+
+    @cached_property
+    def loaded_itemsize(self) -> int:
+        """Bytes of the longest element that factors read."""
+        factors = self.row_factor, self.column_factor
+        return max([load.dtype.itemsize for x in factors for load in _loads_of(x)])
 
     @cached_property
     def depth(self) -> int:
@@ -191,6 +198,8 @@ class Contraction:
         is_of_vectors = not target.work_items and 1 < lanes_of_sum(self, target)
         if not is_of_vectors or 2 * self.column_count > most:
             return False
+        if self.sums_words:
+            return target.has_dot and 2 < lanes_of_sum(self, target)
         return self.lies_along_sum or (self.pays_tables(target) and self.may_turn_columns)
 
     def shares_large_columns(self, cache_bytes: int) -> bool:
@@ -281,6 +290,11 @@ class Contraction:
         """Whether both operands lie in memory along the innermost loop of the sum, and each step adds a product of floats."""
         columns = load_steps(self.column_factor, self.reduction.src[-1])
         return self._rows_lie_along_sum and set(columns) == {1}
+
+    @cached_property
+    def sums_words(self) -> bool:
+        """The same of small integers, whose products are taken in pairs."""
+        return not self.blocks and sums_words(self.reduction, self.reduction.src[-1])
 
     @cached_property
     def may_turn_columns(self) -> bool:
@@ -426,6 +440,7 @@ def _is_allowed(loop: UOp, number: int | None) -> bool:
 def lanes_of_sum(contraction: Contraction, target: Target) -> int:
     """Steps of the innermost loop of a sum that are a vector: a full one, or a shorter one of few steps."""
     lanes, steps = target.lanes(contraction.reduction.dtype), size_of(contraction.reduction.src[-1])
+    lanes *= 2 if contraction.sums_words and target.has_dot else 1
     while lanes > 1 and lanes >= 2 * steps:
         lanes //= 2
     return lanes

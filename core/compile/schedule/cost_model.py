@@ -126,6 +126,8 @@ def _of_a_whole_vector(tile: Tile, contraction: Contraction, target: Target) -> 
 def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target) -> float:
     """The same of tiles whose elements are vectors along the sum: each step loads one for each row and column."""
     core, itemsize = target.core, contraction.itemsize
+    if contraction.sums_words:
+        itemsize = contraction.loaded_itemsize
     tiles = tiles_of(contraction, tile)
     lanes, inner = lanes_of_sum(contraction, target), size_of(contraction.reduction.src[-1])
     products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors

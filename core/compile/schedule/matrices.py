@@ -23,6 +23,7 @@ from proofgrad.core.compile.schedule.operation_cycles import MEMORY_CYCLES
 from proofgrad.core.compile.schedule.shared_tiles import GroupProduct, find_product, runs_along
 from proofgrad.core.compile.schedule.table_cycles import PACKING_CYCLES
 from proofgrad.core.compile.schedule.threads import shares_work
+from proofgrad.core.compile.schedule.words import sums_words
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS
 from proofgrad.core.compile.steps.mma_in_item import factors_of_unit, tile_units
 from proofgrad.core.compile.steps.offset_factor import OTHER
@@ -230,10 +231,12 @@ def _pays(product: GroupProduct, way: Way, made: Matrices, target: Target) -> bo
     by_unit += _cycles_beside(product, way, target)
     pairs = 2 if target.has_dot and unit.total.is_int else 1
     by_vectors = prod(product.sizes) / (pairs * target.multiply_adds(unit.total))
+    has_words = sums_words(product.reduction, product.reduction.src[-1])
+    is_of_lanes = has_words and 2 * min(product.sizes[1:3]) <= target.lanes(unit.total)
     for table in _tables(product, unit, made):
         if table.nbytes > target.room_bytes:  # it comes from memory in any case
             by_vectors += table.nbytes_below / target.core.memory_bytes_a_cycle
-        if table.is_column and table.lies_across:  # vectors gather it, or copy
+        if table.is_column and table.lies_across and not is_of_lanes:  # vectors gather it, or copy
             by_vectors += table.elements * target.core.copy_cycles
     return bool(by_unit < by_vectors)
 

@@ -107,7 +107,7 @@ def choose_staged(
         short = [table_elements(factor) <= LARGEST_ASKED_TABLE for factor in (one, other)]
         return Staged(wanted.rows and short[0], wanted.columns and short[1])
     if tile.lanes == 1:  # both are read along the sum
-        return Staged(False, not contraction.lies_along_sum)
+        return Staged(False, not (contraction.lies_along_sum or contraction.sums_words))
     may_be_table = (
         contraction.readers_of_columns(tile) >= 2
         and contraction.growth_of_columns <= LARGEST_GROWTH

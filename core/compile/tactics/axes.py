@@ -53,7 +53,7 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
-from proofgrad.core.compile.tactics.pair_products import pair_lanes, sum_of_words
+from proofgrad.core.compile.tactics.pair_products import is_of_words, pair_lanes
 from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.row_products import in_rows
 from proofgrad.core.compile.tactics.scans import in_scans
@@ -119,7 +119,7 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
             is_masked = shares_windows or loop is loop_of_number(nest.graph, number)
             nest, copied = _copies(nest, loop, copied.count, is_masked), NO_COPIES
         loop = loop_of_number(nest.graph, number)
-        if sum_of_words(nest.graph, loop, target) is not None:
+        if is_of_words(nest.graph, loop, target):
             with suppress(StepRefused):  # then products are taken one at a time
                 nest = _vectors_of_words(nest, loop, vectors, target)
                 continue
@@ -240,7 +240,8 @@ def _vectors(nest: LoopNest, loop: UOp, vectors: Vectors, target: Target) -> Loo
 
 def _vectors_of_words(nest: LoopNest, loop: UOp, vectors: Vectors, target: Target) -> LoopNest:
     """The same of a sum whose products are taken in pairs: half as many vectors have as many lanes, each of two elements. Raises: StepRefused."""
-    words = replace(vectors, lanes=2 * vectors.lanes, at_once=max(1, vectors.at_once // 2))
+    lanes = vectors.lanes * (2 if size_of(loop) > vectors.lanes else 1)
+    words = replace(vectors, lanes=lanes, at_once=max(1, vectors.at_once // 2))
     before = {n for n in toposort((nest.graph,)) if n.op is RANGE}
     nest = _vectors(nest, loop, words, target)
     made = [n for n in toposort((nest.graph,)) if n.op is RANGE and n not in before]
@@ -300,22 +301,27 @@ def _tiled(
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is REDUCE]
     loop = reduction.src[-1]
     if tile.lanes == 1 and contraction.may_sum_lanes(target):
-        return _lanes_of_sum(nest, loop, lanes_of_sum(contraction, target), tile)
+        return _lanes_of_sum(nest, loop, lanes_of_sum(contraction, target), tile, target)
     steps = choose_depth(replace(contraction, reduction=reduction), tile, target, override)
     if steps == size_of(loop):
         return run_as(nest, {loop: AxisRole.UPCAST})
     return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)
 
 
-def _lanes_of_sum(nest: LoopNest, loop: UOp, lanes: int, tile: Tile) -> LoopNest:
+def _lanes_of_sum(
+    nest: LoopNest, loop: UOp, lanes: int, tile: Tile, target: Target
+) -> LoopNest:
     """The innermost loop of a sum of products in vectors, few of which are written out: then only the last asks where the loop ends.
 
-    What it loads beyond the end is 0.
+    What it loads beyond the end is 0. Of small integers each lane takes two.
     """
+    has_words, number = is_of_words(nest.graph, loop, target), fresh_number(nest.graph)
     nest = split_in_two(nest, loop, lanes, AxisRole.VECTOR)
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     if is_masked(reduction.src[0]):
         nest = unmask(nest, reduction)
+    if has_words:
+        nest = pair_lanes(nest, UOp.range(lanes, number, AxisRole.VECTOR))
     steps = -(-size_of(loop) // lanes)
     if steps == 1 or steps * tile.rows * tile.vectors > MOST_PRODUCTS_AT_ONCE:
         return nest

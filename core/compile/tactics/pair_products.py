@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, size_of
-from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
 from proofgrad.core.compile.schedule.matrices import choose_matrices
 from proofgrad.core.compile.schedule.tiles import find_contraction
+from proofgrad.core.compile.schedule.words import sums_words
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.pair import pair, sums_small_products
@@ -34,6 +34,8 @@ def pair_products(nest: LoopNest, context: Context) -> LoopNest:
     found = find_contraction(nest.graph, target, context.override) if target.has_dot else None
     if found is None or not sums_small_products(found[0].reduction):
         return nest
+    if found[1].lanes == 1 and found[0].sums_words:
+        return nest  # vectors run along the sum, and read words from memory
     loop = _loop_to_pair(found[0].reduction)
     if loop is None or not _pays(found[0], target):
         return nest
@@ -62,27 +64,12 @@ def _loop_to_pair(reduction: UOp) -> UOp | None:
     return max(even or loops, key=size_of, default=None)
 
 
-def sum_of_words(kernel: UOp, loop: UOp, target: Target) -> UOp | None:
-    """The sum of products of small integers along a loop in vectors, both of whose factors lie along it in memory: two of them side by side are a word."""
+def is_of_words(kernel: UOp, loop: UOp, target: Target) -> bool:
+    """Whether a loop is that of one sum alone, whose products vectors take in pairs, as their factors lie along it in memory."""
     if not target.has_dot:
-        return None
-    nodes = toposort((kernel,))
-    users = [n for n in nodes if n.op is not Ops.REDUCE and loop in n.src]
-    sums = [n for n in nodes if n.op is Ops.REDUCE and loop in n.src[1:]]
-    if len(sums) != 1 or not sums_small_products(sums[0]):
-        return None
-    factors = [x.src[0] if x.op is Ops.CAST else x for x in sums[0].src[0].src]
-    are_words = all([_is_along(factor, loop) for factor in factors])
-    own = toposort((sums[0].src[0],))
-    return sums[0] if are_words and set(users) <= set(own) else None
-
-
-def _is_along(factor: UOp, loop: UOp) -> bool:
-    """Whether a factor is an element of memory, under no mask, and the next iteration's the next one."""
-    if factor.op is not Ops.LOAD or len(factor.src[0].src) > 2:
         return False
-    memory, index = factor.src[0].src
-    return memory.op is Ops.PARAM and coefficient(index, loop) == 1
+    sums = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE and loop in n.src[1:]]
+    return len(sums) == 1 and sums_words(sums[0], loop)
 
 
 def pair_lanes(nest: LoopNest, lanes: UOp) -> LoopNest:
