@@ -37,7 +37,11 @@ class Word(NamedTuple):
 
 def words_of_neighbours(linear: UOp, others: Iterable[UOp]) -> list[Word]:
     """The vectors of words both of whose halves are read from memory, next to each other, but for loads that are read otherwise."""
-    sums = [n for n in linear.src if n.op is ADD and n.dtype.lanes > 1 and n.dtype.scalar is dtypes.int32]
+    sums = [
+        n
+        for n in linear.src
+        if n.op is ADD and n.dtype.lanes > 1 and n.dtype.scalar is dtypes.int32
+    ]
     found = [(node, halves) for node in sums if (halves := _halves(node)) is not None]
     if not found:
         return []
@@ -127,9 +131,7 @@ def _are_neighbours(lower: UOp, upper: UOp) -> bool:
 def write_words(writer: Writer, lower: Position, upper: Position, dtype: DType) -> str:
     """The register of a vector of words; `dtype` is that of the loads of both halves."""
     elements = dtype.scalar.vec(2 * dtype.lanes)
-    position = lower._replace(
-        index_dtype=lower.index_dtype.scalar, offsets=None, multiple_of=1
-    )
+    position = lower._replace(index_dtype=lower.index_dtype.scalar, offsets=None, multiple_of=1)
     if lower.mask is not None or upper.mask is not None:
         position = _masked(writer, position, lower, upper, dtype.lanes)
     loaded = write_load(writer, position, elements)

@@ -61,6 +61,8 @@ MASK_CYCLES, MASKED_LOAD_CYCLES = 2, 1.5
 # Registers of a tile that reads the last columns under a mask, beside sums and columns: the element of a row and the mask. Cycles until what was stored is
 # loaded again [F: 7 to 8], and the store.
 REGISTERS_BESIDE_SUMS, FORWARDED_CYCLES = 2, 9
+# Vectors of bytes that are widened to words [F: a shuffle].
+WIDENED_A_CYCLE = 1
 # Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
 MOST_PRODUCTS_AT_ONCE = 112
 # Cycles of a tile but for its steps: sums begin anew, and loops end where it was not foreseen (measured).
@@ -132,7 +134,9 @@ def _cycles_of_summed_lanes(tile: Tile, contraction: Contraction, target: Target
     lanes, inner = lanes_of_sum(contraction, target), size_of(contraction.reduction.src[-1])
     products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
     busiest = loads / core.loads_a_cycle
+    widened = loads / WIDENED_A_CYCLE if contraction.sums_words and itemsize == 1 else 0.0
     step = max(products / core.multiply_adds_a_cycle, busiest, float(core.multiply_add_cycles))
+    step = max(step, widened)
     step += SHOWN * busiest
     nbytes, far = lanes * itemsize, 0
     if table_elements(contraction.row_factor) * itemsize > target.near_bytes:

@@ -311,6 +311,12 @@ def choose_reduction_block(
         return 0
     if override.reduction_block is None and override.staged is not None and override.staged.columns:
         return 0
+    if (
+        override.reduction_block is None
+        and contraction.sums_words
+        and contraction.may_sum_lanes(target)
+    ):
+        return 0  # both are read along it, and their products taken in pairs
     load = below_conversions(factor)
     lies_in_rows = load.op is LOAD and len(load.src[0].src) == 2
     lies_in_rows = lies_in_rows and coefficient(load.src[0].src[1], contraction.columns) == 1

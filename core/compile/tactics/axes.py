@@ -308,9 +308,7 @@ def _tiled(
     return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)
 
 
-def _lanes_of_sum(
-    nest: LoopNest, loop: UOp, lanes: int, tile: Tile, target: Target
-) -> LoopNest:
+def _lanes_of_sum(nest: LoopNest, loop: UOp, lanes: int, tile: Tile, target: Target) -> LoopNest:
     """The innermost loop of a sum of products in vectors, few of which are written out: then only the last asks where the loop ends.
 
     What it loads beyond the end is 0. Of small integers each lane takes two.
