@@ -187,8 +187,8 @@ class MemoryPrinter(PrinterState):
             return
         position = self.positions[node.src[0]]
         if (word := self.words.get(node)) is not None:
-            halves = [self.positions[load.src[0]] for load in (word.lower, word.upper)]
-            self.registers[word.whole] = write_words(self.writer, *halves, node.dtype)
+            lower, upper = [self.positions[load.src[0]] for load in (word.lower, word.upper)]
+            self.registers[word.whole] = write_words(self.writer, lower, upper, node.dtype)
         if node in self.in_words:
             pass  # read with its neighbours
         elif node in self.rows:

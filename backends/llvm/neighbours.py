@@ -119,13 +119,11 @@ def _are_neighbours(lower: UOp, upper: UOp) -> bool:
     (memory, one, *masks), (other_memory, other, *other_masks) = lower.src[0].src, upper.src[0].src
     if any([mask.dtype.lanes == 1 for mask in (*masks, *other_masks)]):
         return False
-    places = [lanes_apart(index) for index in (one, other)]
-    if places[0] is None or places[1] is None or memory is not other_memory:
+    first, second = lanes_apart(one), lanes_apart(other)
+    if first is None or second is None or first[1] != tuple(range(0, 2 * lower.dtype.lanes, 2)):
         return False
-    if any([offsets != tuple(range(0, 2 * len(offsets), 2)) for _, offsets in places]):
-        return False
-    keys = [same_but_for_position(memory, *found) for found in places]
-    return keys[0][0] == keys[1][0] and keys[0][1] + 1 == keys[1][1]
+    key, number = same_but_for_position(memory, *first)
+    return same_but_for_position(other_memory, *second) == (key, number + 1)
 
 
 def write_words(writer: Writer, lower: Position, upper: Position, dtype: DType) -> str:

@@ -240,8 +240,8 @@ def _vectors(nest: LoopNest, loop: UOp, vectors: Vectors, target: Target) -> Loo
 
 def _vectors_of_words(nest: LoopNest, loop: UOp, vectors: Vectors, target: Target) -> LoopNest:
     """The same of a sum whose products are taken in pairs: half as many vectors have as many lanes, each of two elements. Raises: StepRefused."""
-    lanes = vectors.lanes * (2 if size_of(loop) > vectors.lanes else 1)
-    words = replace(vectors, lanes=lanes, at_once=max(1, vectors.at_once // 2))
+    size = vectors.lanes * (2 if size_of(loop) > vectors.lanes else 1)
+    words = replace(vectors, lanes=size, at_once=max(1, vectors.at_once // 2))
     before = {n for n in toposort((nest.graph,)) if n.op is RANGE}
     nest = _vectors(nest, loop, words, target)
     made = [n for n in toposort((nest.graph,)) if n.op is RANGE and n not in before]
