@@ -70,7 +70,7 @@ def test_threads_share_the_rows() -> None:
         np.testing.assert_array_equal(product(Tensor(a), Tensor(b)).numpy(), exact(a, b.T))
 
 
-@pytest.mark.parametrize("shape", [(1, 66, 40), (1, 35, 9), (3, 65, 40)])
+@pytest.mark.parametrize("shape", [(1, 66, 40), (1, 35, 9), (3, 65, 40), (1, 300, 3), (2, 290, 1)])
 def test_kernels_are_shown_to_compute_their_graphs(shape: tuple[int, int, int]) -> None:
     rows, depth, columns = shape
     a, b = extremes("int8", rows, depth), extremes("int8", columns, depth)

@@ -261,8 +261,8 @@ class _Reader:
             outer = outer.src[0]
         products: list[UOp] = []
         while (found := _product(outer)) is not None:
-            factors, masks, outer = found
-            value = UOp(Ops.MUL, outer.dtype.scalar, tuple([self.scalar(s) for s in factors]))
+            op, factors, masks, outer = found
+            value = UOp(op, outer.dtype.scalar, tuple([self.scalar(s) for s in factors]))
             for mask in masks:
                 value = self.scalar(mask).where(value, UOp.const(value.dtype, 0))
             products.append(value)
@@ -276,7 +276,8 @@ class _Reader:
             if inside is register:
                 return Ops.ADD, reduce(UOp.__add__, reversed(matrices))
         operands = [s for s in outer.src if _converted(s) is not register]
-        if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or len(operands) != 1:
+        is_one = not products and len(operands) == 1
+        if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or not is_one:
             raise NotReadable(f"a register is not combined with one value: {combined!r}")
         return outer.op, self.scalar(operands[0])
 
@@ -291,21 +292,25 @@ def _reductions_of_lanes(value: UOp) -> int:
     return deepest[value]
 
 
-def _product(register: UOp) -> tuple[tuple[UOp, ...], list[UOp], UOp] | None:
-    """(factors, masks, the register before) of a register that took in a product where masks hold."""
+def _product(register: UOp) -> tuple[Ops, tuple[UOp, ...], list[UOp], UOp] | None:
+    """(operation, factors, masks, the register before) of a register that took in a product, or that of words, where masks hold."""
     masks: list[UOp] = []
     inside = register
     while inside.op is Ops.WHERE:
         masks.append(inside.src[0])
         inside = inside.src[1]
-    if inside.op is not Ops.MULACC:
+    dots = [x for x in inside.src if x.op is Ops.DOT] if inside.op is Ops.ADD else []
+    if inside.op is not Ops.MULACC and len(dots) != 1:
         return None
-    before = inside.src[2]
+    op, factors, before = Ops.MUL, inside.src[:2], inside.src[-1]
+    if dots:
+        op, factors = Ops.DOT, dots[0].src
+        (before,) = [x for x in inside.src if x is not dots[0]]
     while register is not inside:
         if register.src[2] is not before:
             return None
         register = register.src[1]
-    return inside.src[:2], masks, before
+    return op, factors, masks, before
 
 
 def _converted(node: UOp) -> UOp:
