@@ -21,7 +21,12 @@ from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Scalar
 from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, GradientError
-from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
+from proofgrad.core.tensor.data.nodes import (
+    broadcast_node,
+    broadcast_shapes,
+    constant_node,
+    reshape_node,
+)
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import (
@@ -44,6 +49,7 @@ from proofgrad.core.tensor.methods.indexing.selection import (
 )
 from proofgrad.core.tensor.methods.indexing.take import is_position, last_true, take
 from proofgrad.core.tensor.methods.indexing.written_views import written, written_to_cuts
+from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
@@ -334,33 +340,21 @@ class Assignment(Selection):
         return rows.reshape((*mask.shape, *given.shape[1:])).expand(self.shape)
 
     def _scattered(self, pending: Sequence[tuple[int, Any]], value: Any) -> UOp:
-        """This Tensor with `value` at the positions of some axes; of two for one position the last.
-
-        Who writes is settled for the positions of these axes alone; all elements behind a position have
-        one writer.
-        """
-        axes = [axis for axis, _ in pending]
+        """This Tensor with `value` at the positions of some axes; of two for one position the last."""
+        axes = tuple([axis for axis, _ in pending])
         rest = [k for k in range(self.ndim) if k not in axes]
         together, first = broadcast_positions(pending), axes[0] if are_adjacent(axes) else 0
         kept = [self.shape[k] for k in rest]
-        node = self._value_like(value, (*kept[:first], *together, *kept[first:]))
+        # One number for all positions has no last one.
+        shape = () if _is_scalar(value) else (*kept[:first], *together, *kept[first:])
+        node = self._value_like(value, shape)
         for axis, positions in pending:
             check_inside(positions, axis, self.shape, from_end=True)
-        sizes = [self.shape[axis] for axis in axes]
-        count, number = prod(sizes), prod(together)
-        if not number:
+        if not prod(together):
             return self._uop
-        positions = self._position_in_axes([part for _, part in pending], sizes, together)
-        last = last_true(is_position(positions.reshape((1, number)), 0, count))
-        inner = [first + k for k in range(len(together))]
-        outer = [k for k in range(len(node.shape)) if k not in inner]
-        given = self._with(node).permute([*inner, *outer]).reshape((number, *kept))
-        chosen = take(given, 0, last)
-        hit = (last >= 0).reshape((count, *[1] * len(kept)))
-        order = [*axes, *rest]
-        result = hit.where(chosen, self.permute(order).reshape((count, *kept)))
-        back = result.reshape((*sizes, *kept)).permute([order.index(k) for k in range(self.ndim)])
-        return back._uop
+        parts = [self._with(positions._uop) for _, positions in pending]
+        result: UOp = _with_written(self, self._with(node), axes, *parts)._uop
+        return result
 
     # -- in place ---------------------------------------------------------------------------------
 
@@ -418,6 +412,35 @@ class Assignment(Selection):
 
     def __irshift__(self, other: Any) -> Self:  # type: ignore[misc,override]
         return self._in_place(">>=", type(self).__rshift__, other)
+
+
+@made_once
+def _with_written(
+    x: Assignment, value: Assignment, axes: tuple[int, ...], *parts: Assignment
+) -> Assignment:
+    """`x` with `value`, which may be a single element, at the positions of some axes; of two for one position the last.
+
+    Who writes is settled for the positions of these axes alone; all elements behind a position have
+    one writer.
+    """
+    rest = [k for k in range(x.ndim) if k not in axes]
+    together = broadcast_shapes("[]", *[part.shape for part in parts])
+    first = axes[0] if are_adjacent(axes) else 0
+    sizes, kept = [x.shape[axis] for axis in axes], [x.shape[k] for k in rest]
+    count, number = prod(sizes), prod(together)
+    positions = x._position_in_axes(parts, sizes, together)
+    last = last_true(is_position(positions.reshape((1, number)), 0, count))
+    hit = (last >= 0).reshape((count, *[1] * len(kept)))
+    chosen = value
+    if value.ndim:
+        inner = [first + k for k in range(len(together))]
+        outer = [k for k in range(value.ndim) if k not in inner]
+        chosen = take(value.permute([*inner, *outer]).reshape((number, *kept)), 0, last)
+    order = [*axes, *rest]
+    is_moved = order != sorted(order)
+    before = (x.permute(order) if is_moved else x).reshape((count, *kept))
+    result = hit.where(chosen, before).reshape((*sizes, *kept))
+    return result.permute([order.index(k) for k in range(x.ndim)]) if is_moved else result
 
 
 def _is_scalar(value: Any) -> bool:
