@@ -36,7 +36,7 @@ def run_kernel(
     that a kernel before it writes (`filled`, to which its own is added): of that each writes other elements.
     `changed`: buffers that are there before the first kernel, and changed in place.
     Asserts that every access is inside of its buffer, also of loads whose store is masked, that nothing is read that was not written, that an element is written once,
-    or by STOREs that combine, in one iteration of the loops that are not the STORE's own.
+    or by STOREs that combine or write in order, in one iteration of the loops that are not the STORE's own.
     """
     filled = set() if filled is None else filled
     if kernel.src[0].op is Ops.SINK:
@@ -55,7 +55,7 @@ class _Run:
         self, kernel: UOp, buffers: Memory, workers: int, filled: set[int], changed: frozenset[int]
     ) -> None:
         self.written, size = kernel.src[0].src[0].src[0].arg
-        self.combines = kernel.src[0].arg is not None
+        self.combines = len(kernel.src[0].src) > 2  # or writes value after value
         reads = self.written in changed or reads_memory(kernel, self.written)
         is_there = self.combines or reads or self.written in filled
         self.is_shared = self.written in filled and not self.combines and not reads
@@ -85,7 +85,8 @@ class _Run:
             assert 0 <= at < len(buffer), f"index {at} is outside of {len(buffer)} elements"
             if self.combines:
                 assert self.writers.setdefault(at, outer) == outer, f"two write element {at}"
-                what = evaluate(store.arg, value.dtype, (buffer[at], what))
+                if store.arg is not None:
+                    what = evaluate(store.arg, value.dtype, (buffer[at], what))
             else:
                 is_new = at not in self.writers and not (self.is_shared and buffer[at] is not None)
                 assert is_new, f"element {at} is written twice"

@@ -308,6 +308,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "reverse": lambda a: (a.node(),),
     "run_as": lambda a: (a.roles(),),
     "scatter": lambda a: (),
+    "overwrite": lambda a: (),
     "shorten": lambda a: (a.node(),),
     "split": lambda a: (a.node(), a.numbers("by"), a.made()),
     "split_reading_inside": lambda a: (a.node(), a.numbers("by"), a.made()),

@@ -636,6 +636,24 @@ def changes_in_place() -> Iterator[UOp]:
         yield store(a, load(X, a + r), r, mask=a.eq(1), op=Ops.ADD)
 
 
+def last_values_by_position() -> Iterator[UOp]:
+    """out[a] = where(-1 < last[a], f(last[a]), g(a)), in place and apart, of rows, and beside masks."""
+    for n, k in product(FEW, FEW):
+        (a,), (j, r) = loops(n), inner_loops(k, k)
+        for hit in (position_of(POSITIONS, j).eq(a), a.eq(position_of(POSITIONS, j)) & (j < 2)):
+            last = reduce(Ops.MAX, hit.where(j.cast(INT), neutral(Ops.MAX)), j)
+            chosen = r.eq(last.cast(dtypes.index)).where(load(X, r), neutral(Ops.ADD))
+            for bound, value in product((-1, 0), (last, load(Y, a), reduce(Ops.ADD, chosen, r))):
+                some = UOp.const(INT, bound) < last
+                yield store(a, some.where(value, load(OUT, a)))
+                yield store((n - 1) - a, some.where(value, load(Y, a) + 1))
+            some = UOp.const(INT, -1) < last
+            yield store(a, some.where(load(OUT, a) + 1, load(OUT, a)))
+            (_, b) = loops(n, 2)
+            yield store(row_major(a, b), some.where(last + load(X, b), load(Y, b)))
+            yield store(row_major(b, a), some.where(last, load(OUT, row_major(b, a))))
+
+
 def sums_of_products_of_bfloat16() -> Iterator[UOp]:
     """In float32, of one memory and of two."""
     for n, k, slot in product((1, 2, 3), (1, 2, 3), (X, Y)):
@@ -653,7 +671,7 @@ FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
     copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, running_sums, convolutions,
     products_of_matrices, sums_of_two_loops, sums_of_several_products,
     sums_of_small_products, sums_of_products_of_bfloat16, sums_that_share_loops, gathers,
-    masks_that_position, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables, changes_in_place,
+    masks_that_position, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables, changes_in_place, last_values_by_position,
 )  # fmt: skip
 
 

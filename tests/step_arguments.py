@@ -456,6 +456,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "split_index_set": for_split_index_set,
     "align": for_align,
     "scatter": for_scatter,
+    "overwrite": for_scatter,
     "join_sums": for_each_node,
     "prefix_in_blocks": for_prefix_in_blocks,
     "reduce_inside": for_reduce_inside,

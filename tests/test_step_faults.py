@@ -52,6 +52,8 @@ LAWS = (
     _fault("turn_rows", "// each % count", "// each"),
     _fault("stage", "position, *values, None, *some)", "position, *values, None, *reversed(some))"),
     _fault("scatter", "term.minimum(last).maximum(first)", "term.minimum(last)"),
+    _fault("overwrite", "(least <= bound) & (bound < 0)", "bound < 0"),
+    _fault("overwrite", "(bound < 0)", "(bound <= 0)"),
     _fault("clamp", "return nearest + (loop - term)", "return nearest + (term - loop)"),
     _fault("offset_factor", "return byte + distance", "return byte + distance // 2"),
     _fault("offset_factor", "total + beside * -distance", "total + beside * distance"),

@@ -58,6 +58,7 @@ SMALL = (
     "pad_rows",
     "stage_window",
     "scatter",
+    "overwrite",
     "join_sums",
     "read_inside",
     "unmask",

@@ -32,6 +32,7 @@ EACH_FAMILY = 8  # kernels of a family, spread over it
 # Steps that few kernels let be taken, with few arguments: so many kernels for them.
 SELDOM = {
     "scatter": 100,
+    "overwrite": 100,
     "sum_in_memory": 40,
     "join_sums": 40,
     "read_inside": 40,

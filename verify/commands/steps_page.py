@@ -33,6 +33,7 @@ ORDER = (
         "offset_factor",
         "where_normal",
         "scatter",
+        "overwrite",
         "sum_in_memory",
         "merge",
         "collapse",

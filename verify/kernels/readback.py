@@ -21,6 +21,7 @@ from proofgrad.verify.kernels.matrices import is_nothing, sum_in_item, sum_of_pr
 from proofgrad.verify.kernels.terms import BOUND_LANE, DIGITS, LANE, is_of_lanes, loop_size
 from proofgrad.verify.sampled.linear import CARRIED
 from proofgrad.verify.sampled.nesting import Nesting, NotCovered, NotReadable
+from proofgrad.verify.sampled.taken import ordered_loads, writes_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class _Reader:
         address, value, *loops = store.src
         lanes = max(value.dtype.lanes, *[s.dtype.lanes for s in address.src])
         op = store.arg
-        if loops and op is None:
+        if loops and op is None and not writes_over(store):
             op, scalar = self._added(self._read_there(store), value)
         else:
             scalar = self._carried(value) if value.op is Ops.UPDATE else self.scalar(value)
@@ -117,8 +118,8 @@ class _Reader:
 
     def _read_there(self, store: UOp) -> UOp:
         """The one LOAD of what a STORE with loops combines with."""
-        address, value, *loops = store.src
-        again = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
+        address, _, *loops = store.src
+        again = ordered_loads(store)
         if [load.src for load in again] != [(address, *loops)]:
             raise NotReadable("a STORE with loops does not read the element that it writes")
         return again[0]

@@ -356,6 +356,16 @@ class Frame:
             total = compute(taken.op, wide, (total, more), (wide, wide))
         return cast(total, wide, dtype)
 
+    def last(self, first: Values, value: Values, hits: Values, axis: int) -> Values:
+        """The value of the last iteration that hits; `first` where none does."""
+        shape = numpy.broadcast_shapes(value.shape, hits.shape)
+        moved, put_back = _first(numpy.broadcast_to(value, shape), axis)
+        hit, _ = _first(numpy.broadcast_to(hits, shape), axis)
+        self.budget.spend(prod(shape))
+        last = len(hit) - 1 - numpy.argmax(hit[::-1], axis=0)
+        found = numpy.take_along_axis(moved, last[None], 0)[0]
+        return put_back(numpy.where(hit.any(0), found, first))
+
     def _over_lanes(
         self, node: UOp, lane: int | None
     ) -> tuple[Sequence[Key], Callable[..., Values]]:

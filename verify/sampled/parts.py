@@ -18,12 +18,19 @@ import numpy
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.sampled.arithmetic import Values, kept_as
 from proofgrad.verify.sampled.inputs import PRIME
 from proofgrad.verify.sampled.linear import Frame, Key, constants_of, of_points
 from proofgrad.verify.sampled.nesting import Nesting, NotReadable
-from proofgrad.verify.sampled.taken import Taken, Term, nodes_above, taken_in
+from proofgrad.verify.sampled.taken import (
+    Taken,
+    Term,
+    nodes_above,
+    ordered_loads,
+    taken_in,
+    writes_over,
+)
 from proofgrad.verify.sampled.tensor import Budget
 from proofgrad.verify.sampled.writers import Found, Search, Stores, do_run
 
@@ -275,9 +282,12 @@ class Reader:
             lane = frame.bound[counters[-1]]
         steps = prod([loop.src[0].arg for loop in counters])
         self.budget.spend(steps * len(elements))
-        taken = _taken_by(store)
         position, mask = frame.address(address, lanes, lane)
         hits = mask & (position == elements)
+        if writes_over(store):
+            last = frame.last(first, frame.value(value, lane), hits, axis)
+            return of_points(last, len(elements))
+        taken = _taken_by(store)
         needed = [t for term in taken.terms for t in (*term.factors, *term.masks)]
         values = [frame.value(t, lane) for t in needed]
         given = iter(values)
@@ -430,7 +440,7 @@ def _taken_by(store: UOp) -> Taken:
     address, value = store.src[:2]
     if store.arg is not None:
         return Taken(store.arg, (Term((value,), ()),))
-    there = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
+    there = ordered_loads(store)
     if len(there) != 1 or there[0].src[0] is not address:
         raise NotReadable("a STORE with loops does not read the element that it writes")
     return taken_in(there[0], value, nodes_above(there[0], value).__contains__)

@@ -35,6 +35,16 @@ class Taken:
     terms: tuple[Term, ...]
 
 
+def ordered_loads(store: UOp) -> list[UOp]:
+    """The loads of a STORE with loops that read what is there before each iteration."""
+    return [n for n in toposort((store.src[1],)) if n.op is Ops.LOAD and len(n.src) > 1]
+
+
+def writes_over(store: UOp) -> bool:
+    """Whether a STORE with loops writes value after value, and combines them with nothing."""
+    return store.arg is None and not ordered_loads(store)
+
+
 def taken_in(register: UOp, combined: UOp, is_above: Callable[[UOp], bool]) -> Taken:
     """What `combined` makes of a register. Raises: NotReadable if it is no such combination.
 

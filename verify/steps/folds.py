@@ -14,6 +14,7 @@ from typing import Any
 
 from proofgrad.core.compile.steps import carry, offset_factor, prefix_blocks, unroll, where_normal
 from proofgrad.core.compile.steps.clamp import brought
+from proofgrad.core.compile.steps.overwrite import is_some
 from proofgrad.core.compile.steps.scatter import nearest_between
 from proofgrad.core.compile.steps.split import split_law
 from proofgrad.core.compile.steps.unmask import unmasked
@@ -413,6 +414,32 @@ def one_position_takes(world: World) -> None:
     is_asked = (mask == 1) & (first <= term) & (term <= last)
     memory = before + _leaf(is_asked & (there == r) & (j == x), world)
     world.claim("one more", reduction == memory)
+
+
+def last_one_stays(world: World) -> None:
+    """What is at a position after values were written in order is what the last one that names it is, or what was there before all."""
+    values, rest = world.function("f"), world.number("g")
+    least, bound = world.number("least"), world.number("bound")
+    world.suppose(is_some(least, bound))
+    world.claim("before all of them", _chosen(values, rest, bound, least) == rest)
+    j, last, names = world.number("j", 0), world.number("L"), world.number("names", 0, 2)
+    if last != least:  # it is one of those before j
+        world.suppose(0 <= last)
+        world.suppose(last < j)
+    there = _chosen(values, rest, bound, last)
+    if names == 1:
+        world.claim(
+            "it is written over", values(j) == _chosen(values, rest, bound, last.maximum(j))
+        )
+        world.claim("the last one so far", last.maximum(j) == j)
+    else:
+        same = last.maximum(least)
+        world.claim("it stays", there == _chosen(values, rest, bound, same))
+        world.claim("the same last one", same == last)
+
+
+def _chosen(values: Callable[..., Any], rest: Any, bound: Any, last: Any) -> Any:
+    return values(last) if bound < last else rest
 
 
 def _leaf(truth: Any, world: World) -> Any:

@@ -401,6 +401,18 @@ LAWS: dict[str, Law] = {
         | _ORDER,
         "that the mask says p(j) = r, by its solution, which rules prove; every position of the memory is a result",
     ),
+    "overwrite": Law(
+        {
+            "each position takes in what the mask gave it": folds.one_position_takes,
+            "the last one stays": folds.last_one_stays,
+            "what fits is what the machine counts": programs.in_width,
+        }
+        | _BOUNDS
+        | _ONCE
+        | _ORDER,
+        "that the mask says p(j) = r, by its solution, which rules prove; that what is chosen is the counter, in a type that holds it;"
+        " that values, positions and masks read other memory",
+    ),
     "reduce_inside": Law(
         {"loops one after the other are all of them": graphs.nested_axes} | _ONCE | _ORDER,
         "the loops inside are some of the reduction's, and not all",

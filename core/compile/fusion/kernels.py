@@ -21,6 +21,7 @@ from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.fusion.selections import (
     combines_by_position,
     comparisons_with_counters,
+    last_writers,
     masks_of_selections,
     selects,
     with_what_is_compared,
@@ -127,6 +128,8 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     if all(is_plain(node.shape) for node in nodes):
         by_row = reductions_by_row(nodes, consumers, stored, kept, target)
         stored = stored - by_row
+        if not target.work_items:
+            stored -= last_writers(root) - kept
         stored -= products_by_row(nodes, consumers, stored, kept, target)
         stored -= sums_by_readers(nodes, consumers, stored, kept, target)
         stored |= read_by_several_loops(nodes, consumers, stored, target)

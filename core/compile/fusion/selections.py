@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from proofgrad.core.compile.fusion.work import may_select_a_term
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.compile.schedule.scatters import pays_scatter
 from proofgrad.core.ir.op_names import IOTA
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
@@ -79,6 +80,31 @@ def combines_by_position(reduction: UOp, selecting: set[UOp], target: Target) ->
     results = elements(reduction.shape)
     values = elements(reduction.src[0].shape) // max(1, results)
     return pays_scatter(results, values, 1, target)
+
+
+def last_writers(root: UOp) -> set[UOp]:
+    """The extremes by which memory that changes in part knows the last value of each position: its kernel writes value by value
+    (tactics/scatter.py)."""
+    found: set[UOp] = set()
+    for node in root.src:
+        changes = changed_in_part(node) is not None
+        while changes and node.op in (Ops.WHERE, Ops.RESHAPE):
+            if node.op is Ops.WHERE:
+                found |= {n for n in _asked(node.src[0]) if n.arg[0] is Ops.MAX}
+            node = node.src[-1]
+    return found
+
+
+def _asked(condition: UOp) -> list[UOp]:
+    """The reductions that a condition compares with constants."""
+    found, waiting = [], [condition]
+    while waiting:
+        node = _shown(waiting.pop())
+        if node.op is Ops.REDUCE_AXIS:
+            found.append(node)
+        elif node.op in COMPARE or node.op is Ops.NOT:
+            waiting += node.src
+    return found
 
 
 def _compares(reduction: UOp, selecting: set[UOp]) -> bool:

@@ -23,3 +23,18 @@ def pays_scatter(results: int, values: int, others: int, target: Target) -> bool
     if target.work_items and results < WORTH_RESULTS_OF_ITEMS:
         return False
     return before >= max(WORTH_STEPS, WORTH_GAIN * after)
+
+
+def pays_overwriting(
+    places: int, values: int, others: int, are_rows: bool, is_in_place: bool, target: Target
+) -> bool:
+    """Whether writing so many values in order, each `others` times, is less than a table of the last value of each place and a choice for each result.
+
+    `are_rows`: what goes to one place lies side by side. `is_in_place`: else all results are stored before.
+    """
+    results = places * others
+    if target.work_items and results < WORTH_RESULTS_OF_ITEMS:
+        return False
+    table = min(places * values, places + WORTH_GAIN * values)
+    each = WORTH_GAIN + others - 1 if are_rows else WORTH_GAIN * others
+    return table + results >= values * each + (0 if is_in_place else results)

@@ -52,7 +52,7 @@ from proofgrad.core.tensor.methods.indexing.written_views import written, writte
 from proofgrad.core.tensor.methods.made_once import made_once
 from proofgrad.core.tensor.runtime import reading
 from proofgrad.core.tensor.runtime.canonical import computed
-from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
+from proofgrad.core.tensor.runtime.device import Device, canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.memory import is_view, under_its_own_name
 from proofgrad.core.tensor.runtime.recording import before_write, recorder
 
@@ -429,18 +429,26 @@ def _with_written(
     sizes, kept = [x.shape[axis] for axis in axes], [x.shape[k] for k in rest]
     count, number = prod(sizes), prod(together)
     positions = x._position_in_axes(parts, sizes, together)
-    last = last_true(is_position(positions.reshape((1, number)), 0, count))
-    hit = (last >= 0).reshape((count, *[1] * len(kept)))
-    chosen = value
+    # A single one is given twice, which changes nothing: then there is a last one to ask for.
+    given = max(number, 2)
+    line = positions.reshape((1, number)).expand((1, given))
+    last = last_true(is_position(line, 0, count))
+    # A machine of work items has no loop in order, and so a kernel of its own for the last ones.
+    last = last.contiguous() if Device[x.device].target.work_items else last
+    order = [*axes, *rest]
+    back = [order.index(k) for k in range(x.ndim)]
+    hit, chosen = (last >= 0).reshape((count, *[1] * len(kept))), value
     if value.ndim:
         inner = [first + k for k in range(len(together))]
         outer = [k for k in range(value.ndim) if k not in inner]
-        chosen = take(value.permute([*inner, *outer]).reshape((number, *kept)), 0, last)
-    order = [*axes, *rest]
-    is_moved = order != sorted(order)
-    before = (x.permute(order) if is_moved else x).reshape((count, *kept))
+        rows = value.permute([*inner, *outer]).reshape((number, *kept))
+        chosen = take(rows.expand((given, *kept)), 0, last)
+    if len(axes) == 1:  # what stays is read as it lies in memory, which may be written over then
+        chosen = chosen.permute(back) if value.ndim else chosen
+        return hit.permute(back).where(chosen, x)
+    before = x.permute(order).reshape((count, *kept))
     result = hit.where(chosen, before).reshape((*sizes, *kept))
-    return result.permute([order.index(k) for k in range(x.ndim)]) if is_moved else result
+    return result if back == sorted(back) else result.permute(back)
 
 
 def _is_scalar(value: Any) -> bool:

@@ -88,7 +88,7 @@ class Scatter(Selection):
         hits, values = self._hits_of_positions(axis, index, src)
         if not hits.shape[-1]:
             return self._value()
-        last = last_true(hits)
+        last = last_true(hits).contiguous()
         return (last >= 0).where(take_along(values, last, axis), self)
 
     def _check_scatter(self, axis: Whole, index: Self, src: Self) -> None:

@@ -65,7 +65,7 @@ def last_true(hits: _T) -> _T:
     number = hits.shape[-1]
     largest = number if isinstance(number, int) else number.vmax
     positions = hits._iota(number, dtypes.int64 if largest > 1 << 31 else dtypes.int32)
-    return hits.where(positions, dtypes.min(positions.dtype)).max(-1).contiguous()
+    return hits.where(positions, dtypes.min(positions.dtype)).max(-1)
 
 
 def one_of(x: _T, chosen: _T, axis: int) -> _T:
