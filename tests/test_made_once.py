@@ -283,9 +283,10 @@ def test_second_call_makes_few_nodes(name: str, monkeypatch: pytest.MonkeyPatch)
     first = CALLED[name](x, y)
     made: list[Ops] = []
     fresh = uop_module.fresh_node
-    monkeypatch.setattr(
-        uop_module, "fresh_node", lambda op, *parts: made.append(op) or fresh(op, *parts)
-    )
+    for module in (uop_module, made_once_module):
+        monkeypatch.setattr(
+            module, "fresh_node", lambda op, *parts: made.append(op) or fresh(op, *parts)
+        )
     second = CALLED[name](x + 1, y)
     assert Ops.APPLY in made and len(made) <= 14, made
     assert second._uop is not first._uop
