@@ -172,6 +172,15 @@ def test_what_is_costly_behind_sums_of_short_rows_is_computed_of_as_many_rows_as
     assert roots.loop == 1
 
 
+@pytest.mark.parametrize("target", [AVX512, AVX2])
+@pytest.mark.parametrize("count", [7, 11, 15])
+def test_lanes_behind_the_end_of_a_row_are_not_moved(target: Target, count: int) -> None:
+    """The elements of one position of pairs lie two apart, those of many pairs a row apart: as many lanes are stored one by one of each."""
+    x, most = zeros(54696, count, 2), zeros(54696, 1, 2)
+    vectors, _ = of_last((x - most).exp(), target)
+    assert vectors.loop == 1
+
+
 def stacked(x: Tensor) -> Tensor:
     """Of rows of a matrix as many others, each made in its own way of two of them."""
     count = x.shape[1]

@@ -149,6 +149,7 @@ def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
     """Cycles of a kernel of which one loop runs in vectors of so many lanes: its operations, its accesses, and the loops themselves."""
     size, core, loops = nest.size(loop), nest.target.core, frozenset(output_loops(nest.kernel))
     is_whole = size % lanes == 0
+    taken = size / -(-size // lanes)  # lanes of a vector, on average: those behind the end are neither loaded nor stored
 
     def times(changing: frozenset[UOp]) -> int:
         return prod([-(-size // lanes) if x is loop else size_of(x) for x in changing])
@@ -160,7 +161,7 @@ def _cycles_along_vectors(loop: UOp, lanes: int, nest: Nest) -> float:
             is_picked = node.op is LOAD and step in PICKED and is_whole
             is_near = lanes == 1 or step in (0, 1) or is_picked
             each = core.scatter_cycles if node.op is STORE else core.gather_cycles
-            cycles += times(changing) * (1 / core.loads_a_cycle if is_near else lanes * each)
+            cycles += times(changing) * (1 / core.loads_a_cycle if is_near else taken * each)
         elif node.op is REDUCE and loop in node.src[1:]:  # its lanes are combined by halves
             cycles += times(changing) * log2(lanes)
         elif node.op is REDUCE:
