@@ -693,3 +693,19 @@ def test_training_that_goes_on_from_a_checkpoint_is_training_without_one(kind: s
     load_state_dict(list(again), {name: Tensor(value) for name, value in state.items()})
     Tensor.set_rng_state(Tensor(random))
     assert _steps(again, 4) == whole[3:]
+
+
+@pytest.mark.parametrize("base", [optim.Optimizer, optim.SGD, optim.Adam])
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_a_subclass_says_of_a_change_is_taken(base: Any, fused: bool) -> None:
+    class Signs(base):  # type: ignore[misc]
+        def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+            return gradient.sign() * self.lr
+
+    weights = [Tensor(numbers(3, 2)), Tensor(numbers(4))]
+    before = [w.numpy() for w in weights]
+    optimizer = Signs(weights, lr=0.5, fused=fused)
+    sum([(w * -3).sum() for w in weights[1:]], (weights[0] * 2).sum()).backward()
+    optimizer.step()
+    assert (weights[0].numpy() == before[0] - 0.5).all()
+    assert (weights[1].numpy() == before[1] + 0.5).all()

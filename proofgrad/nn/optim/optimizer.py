@@ -131,7 +131,9 @@ class Optimizer(KnownOptions):
         return list(state)
 
     def _renewed(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
-        """What becomes of parameter `number`; its state goes on."""
+        """What becomes of parameter `number`; its state goes on. What a subclass says in `_change` comes first."""
+        if type(self)._change is not Optimizer._change:
+            return _less(value, self._change(number, self._owned(value), self._owned(gradient)))
         new, *state = self._next(number, value, gradient)
         for tensor, found in zip(self._states(number), state, strict=True):
             _become(tensor, found)
@@ -197,15 +199,14 @@ class Optimizer(KnownOptions):
 
     def _next(self, number: int, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
         """What becomes of parameter `number`, and of its state."""
-        change = self._change(number, self._owned(value), self._owned(gradient))
-        return (_less(value, change),)
-
-    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
-        """What this step takes away from parameter `number`; updates its state."""
         raise NotImplementedError(
             f"{type(self).__name__} does not say how a step changes a parameter: define"
             " _change(number, value, gradient) or _step(params, grads)"
         )
+
+    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        """What this step takes away from parameter `number`; updates its state."""
+        raise NotImplementedError(f"{type(self).__name__} says in _next what becomes of a parameter")
 
 
 class OptimizerGroup(Optimizer):
