@@ -310,7 +310,7 @@ def test_work_that_is_costly_fills_vectors_of_short_rows() -> None:
     (r0, r1), chosen = loops(640, 10), []
     read = load(1, r1 * 5 + r0 * 50, dtype=dtypes.float32)
     costly = read
-    for op in (Ops.EXP2, Ops.SIN, Ops.EXP2):
+    for op in (Ops.EXP2, Ops.SIN, Ops.EXP2, Ops.SIN, Ops.EXP2):
         costly = UOp(op, dtypes.float32, (costly,))
     for value in (read + read, costly):
         kernel = UOp.sink(store(r1 + r0 * 10, value))
