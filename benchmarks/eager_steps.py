@@ -12,9 +12,8 @@ import os
 import time
 from collections.abc import Callable
 
-os.environ.setdefault(
-    "NUM_THREADS", "1"
-)  # of a network this small; read when the first kernel runs
+# Before the first kernel runs.
+os.environ.setdefault("NUM_THREADS", "1")
 
 import numpy as np
 import torch

@@ -78,7 +78,7 @@ def printed(script: str, arguments: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("script", SMALL)
 def test_it_runs(script: str, tmp_path: Path) -> None:
-    if script == "programs.py":
+    if script in ("eager_steps.py", "programs.py"):
         pytest.importorskip("torch")
     if script == "opencl_peers.py":
         opened("CL")
